@@ -1,9 +1,10 @@
 /** Sends the requests of the reference pages and compares the responses with those on the page. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { renderMask } from '../src/domain/mask.ts';
-import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
+import { serve } from './support/serve.ts';
+import { sqlite } from './support/test-server.ts';
 
 const read = (page: string) => readFileSync(join(import.meta.dirname, '../docs/reference', page), 'utf8');
 
@@ -53,15 +54,13 @@ function expectMatch(actual: unknown, expected: unknown): void {
 }
 
 describe.each(['api.md', 'authzen.md', 'destinations.md', 'tokens.md'])('docs/reference/%s', (page) => {
-  let server: TestServer;
+  const server = serve(sqlite);
   const keys = new Map<string | undefined, string>();
   const examples = examplesOn(page);
 
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     keys.set(undefined, (await server.tenant()).key);
   });
-  afterAll(() => server.close());
 
   test('has examples', () => {
     expect(examples.length).toBeGreaterThan(4);

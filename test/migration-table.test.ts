@@ -1,9 +1,10 @@
 /** Sends every request of the table in the migration guide and compares the status. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { serve } from './support/serve.ts';
 import { root } from './support/service.ts';
-import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
+import { sqlite } from './support/test-server.ts';
 
 const guide = readFileSync(join(root, 'docs/guides/migrate-from-a-hosted-vault.md'), 'utf8');
 const rows = [...guide.matchAll(/^\| `([A-Z]+) (\/\S*)(?: (\{.*\}))?` \| (\d{3}) \| (.+) \|$/gm)].map(
@@ -11,13 +12,11 @@ const rows = [...guide.matchAll(/^\| `([A-Z]+) (\/\S*)(?: (\{.*\}))?` \| (\d{3})
     [method, path, body, Number(status), difference] as const,
 );
 
-let server: TestServer;
+const server = serve(sqlite);
 let key: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   ({ key } = await server.tenant());
 });
-afterAll(() => server.close());
 
 test('every row of the table is recognised', () => {
   const [, table = ''] =

@@ -1,12 +1,13 @@
 /** Exchanges JWTs that have the shape of each platform's for keys of the applications in the guide. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readAccessFile } from '../src/cli/commands/access-file.ts';
 import { updateBody } from '../src/cli/commands/plan.ts';
 import { IssuerKey, openIssuer, tokenExchange } from './support/issuer.ts';
+import { serve } from './support/serve.ts';
 import { shell } from './support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
+import { sqlite } from './support/test-server.ts';
 
 const guide = readFileSync(join(import.meta.dirname, '../docs/guides/workload-identity.md'), 'utf8');
 const file = /```yaml workloads.yaml\n(.*?)```/s.exec(guide)?.[1] ?? '';
@@ -62,15 +63,13 @@ const jwts: Record<string, { alg: 'RS256' | 'ES256'; claims: object; strange: ob
   },
 };
 
-let server: TestServer;
+const server = serve(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
 let key: string;
 let tag: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
   key = (await server.tenant()).key;
   tag = key.slice(8, 14);
 });
-afterAll(() => server.close());
 
 test('the guide has every platform', () => {
   expect(wanted.map(({ application }) => application.name)).toEqual(Object.keys(jwts));

@@ -8,19 +8,18 @@ import {
   SallyportError,
   startSession,
 } from '../../sdk/src/sallyport.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
 describe('SDK with bound sessions:', () => {
-  let server: TestServer;
+  const server = serve(sqlite, { SALLYPORT_SESSION_TTL: '600' });
   let admin: Sallyport;
   let publicKey: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '600' });
     admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
     const web = { name: 'web', type: 'public', require_bound_sessions: true } as const;
     publicKey = (await admin.applications.create({ ...web, permissions: ['token:create'] })).key;
   });
-  afterAll(() => server.close());
   afterEach(() => {
     setSystemTime();
   });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { methodsOf } from '../../docs/sdk-methods.ts';
 import {
   AuthenticationError,
@@ -13,7 +13,8 @@ import {
   workloadKey,
 } from '../../sdk/src/sallyport.ts';
 import { allRoutes } from '../../src/http/routes.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
 /** Endpoints without a method: load balancers, AuthZEN clients and browsers call them. */
 const withoutMethod = [
@@ -54,11 +55,7 @@ function isIterator(result: unknown): result is AsyncGenerator {
 }
 
 describe('SDK client:', () => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-  });
-  afterAll(() => server.close());
+  const server = serve(sqlite);
 
   const connect = async () => new Sallyport({ url: server.url, key: (await server.tenant()).key });
   const thrown = (promise: Promise<unknown>) =>

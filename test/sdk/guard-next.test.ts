@@ -1,15 +1,15 @@
 /** Calls the guarded handler as Next.js does: with the request and the parameters of the route. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
 import { guardNext } from '../../sdk/src/guard.ts';
 import { Sallyport } from '../../sdk/src/sallyport.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let reader: string;
 let get: (path: string, params: Parameters<ReturnType<typeof guardNext>>[1]['params']) => Promise<Response>;
 
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   const { key } = await server.tenant();
   const rules = [{ priority: 1, container: '/files/42/', transform: 'mask', permissions: ['file:read'] }];
   reader = (await server.application(key, { permissions: undefined, rules })).key;
@@ -26,7 +26,6 @@ beforeAll(async () => {
   get = (path, params) =>
     guarded(new Request(`http://localhost${path}`, { headers: { 'SVC-API-KEY': reader } }), { params });
 });
-afterAll(() => server.close());
 
 test.each([
   ['an object', { path: ['42', 'invoices'] }],

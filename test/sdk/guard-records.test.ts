@@ -1,22 +1,21 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
 import { type GuardOptions, guardFetch } from '../../sdk/src/guard.ts';
 import { Sallyport } from '../../sdk/src/sallyport.ts';
 import { failInserts } from '../support/database.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let admin: Sallyport;
 let guard: { id: string; key: string };
 let reader: { id: string; key: string };
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   const { key } = await server.tenant();
   admin = new Sallyport({ url: server.url, key });
   guard = await server.application(key, { permissions: ['decision:create'] });
   const rule = { priority: 1, container: '/eu/', transform: 'reveal', permissions: ['invoice:read'] };
   reader = await server.application(key, { permissions: [], rules: [rule] });
 });
-afterAll(() => server.close());
 
 function guarded(options: Partial<GuardOptions>) {
   let calls = 0;

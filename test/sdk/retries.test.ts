@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { getEventListeners } from 'node:events';
 import {
   ConnectionError,
@@ -7,14 +7,11 @@ import {
   Sallyport,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
 describe('SDK timeouts and retries:', () => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-  });
-  afterAll(() => server.close());
+  const server = serve(sqlite);
 
   const thrown = (promise: Promise<unknown>) =>
     promise.then(

@@ -2,18 +2,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
 import { guardFetch } from '../../sdk/src/guard.ts';
 import { authorizeSession, Sallyport, SallyportError, startSession } from '../../sdk/src/sallyport.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
 describe('an SDK session', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let admin: Sallyport;
   let publicKey: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
     publicKey = (await admin.applications.create({ name: 'web', type: 'public', permissions: ['a:b'] })).key;
   });
-  afterAll(() => server.close());
   afterEach(() => {
     setSystemTime();
   });

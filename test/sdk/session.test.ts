@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
+import { afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
 import { getEventListeners } from 'node:events';
 import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
 import {
@@ -10,19 +10,18 @@ import {
   startSession,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite } from '../support/test-server.ts';
 
 describe('SDK sessions and guards:', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let admin: Sallyport;
   let publicKey: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
     const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
     publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;
   });
-  afterAll(() => server.close());
 
   function advance(milliseconds: number): void {
     server.clock.advance(milliseconds);

@@ -1,5 +1,5 @@
 /** The test kit of the SDK answers like the service: the same random requests get the same responses from both. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import {
   authorizeSession,
   NotFoundError,
@@ -11,7 +11,8 @@ import {
 import { fakeSallyport, supported } from '../../sdk/testing/testing.ts';
 import { routes } from '../../src/http/routes.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
-import { openTestServer, sqlite, startTime, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { sqlite, startTime } from '../support/test-server.ts';
 
 const unlimited = Object.fromEntries(
   ['RATE_PER_KEY', 'RATE_PER_ADDRESS', 'SESSIONS_PER_MINUTE', 'TOKENS_PER_MINUTE', 'TOKEN_BYTES_PER_MINUTE']
@@ -274,11 +275,7 @@ async function run(target: Target, seed: number, steps: number): Promise<string[
 }
 
 describe('the test kit', () => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, unlimited);
-  });
-  afterAll(() => server.close());
+  const server = serve(sqlite, unlimited);
 
   test.each(Array.from({ length: 8 }, (_, seed) => [seed]))(
     'answers like the service, world %i',

@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { routes } from '../../src/http/routes.ts';
 import { Registry } from '../../src/telemetry/metrics.ts';
 import { failInserts } from '../support/database.ts';
-import { databases, fewConnections, openTestServer, type TestServer } from '../support/test-server.ts';
+import { serve } from '../support/serve.ts';
+import { databases, fewConnections } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
 describe('the registry', () => {
@@ -35,11 +36,7 @@ const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/nowhere/audit.
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
 
 describe.each(databases)('metrics on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0', SALLYPORT_SINK: sink });
-  });
-  afterAll(() => server.close());
+  const server = serve(database, { SALLYPORT_METRICS_PORT: '0', SALLYPORT_SINK: sink });
 
   const scrape = async () => (await fetch(server.app.metricsUrl as string)).text();
   const readValue = (text: string, series: string) =>

@@ -1,17 +1,16 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import { shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let key: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   ({ key } = await server.tenant());
   const rule = { priority: 1, container: '/shop/', permissions: ['token:read'] };
   for (const [name, transform] of Object.entries({ audit: 'redact', shop: 'reveal', desk: 'mask' }))
     await server.application(key, { name, permissions: undefined, rules: [{ ...rule, transform }] });
 });
-afterAll(() => server.close());
 
 const run = (...argv: string[]) => access('who', ...argv);
 const access = (...argv: string[]) =>

@@ -1,12 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import { shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let key: string;
 let credential: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   ({ key } = await server.tenant());
   const shop = await server.application(key, {
     name: 'shop',
@@ -24,7 +24,6 @@ beforeAll(async () => {
   });
   credential = shop.key;
 });
-afterAll(() => server.close());
 
 function can(argv: string[], stdin = credential, env: Record<string, string> = {}) {
   return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env } });

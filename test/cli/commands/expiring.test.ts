@@ -1,14 +1,11 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import { shell } from '../../support/shell.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { databases, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('sallyport expiring on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-  });
-  afterAll(() => server.close());
+  const server = serve(database, { SALLYPORT_MASTER_KEY: testMasterKey });
 
   function operate(...argv: string[]) {
     const { databaseUrl, dataDir } = server.config;

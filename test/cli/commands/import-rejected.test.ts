@@ -1,20 +1,17 @@
 /** Records that `sallyport import` does not copy: as data, and in a file. Imports that are interrupted. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { afterEach, beforeEach, expect, test } from 'bun:test';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { hostedHeader, hostedKey, openHostedVault } from '../../support/hosted-vault.ts';
 import { changeBefore } from '../../support/meanwhile.ts';
+import { serve } from '../../support/serve.ts';
 import { apiShell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let folder: string;
 let key: string;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-import-'));
   const { key: admin } = await server.tenant();

@@ -1,22 +1,19 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { progressBar } from '../../../src/cli/terminal/print.ts';
 import { type HostedVault, hostedHeader, hostedKey, openHostedVault } from '../../support/hosted-vault.ts';
 import { keyPattern } from '../../support/program.ts';
+import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell, type ShellOptions } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let vault: HostedVault;
 let folder: string;
 let key: string;
 let importer: ApiShell;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
 beforeEach(async () => {
   vault = openHostedVault();
   folder = mkdtempSync(join(tmpdir(), 'sallyport-import-'));

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import {
   existsSync,
   lstatSync,
@@ -15,17 +15,14 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { projectVariables } from '../../../src/cli/commands/init.ts';
 import { keyPattern } from '../../support/program.ts';
+import { serve } from '../../support/serve.ts';
 import { type ShellOptions, shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let folder: string;
 let file: string;
 let key: string;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'sallyport-init-'));
   file = join(folder, 'shop.env');

@@ -1,27 +1,26 @@
 /** `login`, `logout`, and the use of profiles. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { unknownKey } from '../../support/keys.ts';
+import { serve } from '../../support/serve.ts';
 import { type ShellOptions, shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let home: string;
 let file: string;
 let key: string;
 let other: string;
 let weak: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   key = (await server.tenant()).key;
   other = (
     await server.application(key, { name: 'other', permissions: ['application:read'], type: 'management' })
   ).key;
   weak = (await server.application(key, { name: 'weak', permissions: ['token:create'] })).key;
 });
-afterAll(() => server.close());
 beforeEach(() => {
   home = mkdtempSync(join(tmpdir(), 'sallyport-home-'));
   file = join(home, '.config/sallyport/profiles.json');

@@ -1,15 +1,15 @@
 /** `logs` shows the names of applications. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { beforeAll, expect, test } from 'bun:test';
 import { ada, signInAs } from '../../support/people.ts';
+import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
+const server = serve(sqlite);
 let shell: ApiShell;
 let key: string;
 let backend: { id: string; key: string };
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   ({ key } = await server.tenant());
   shell = apiShell(server.url, key);
   const reveal = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
@@ -25,7 +25,6 @@ beforeAll(async () => {
   await server.call('GET', '/tokens/card-1', { key: session.session_key });
   await server.flush();
 });
-afterAll(() => server.close());
 
 test('tail names the applications that act and that are changed; --json has ids', async () => {
   const { code, out, err } = await shell.call(['logs', 'tail', '--lines', '100']);

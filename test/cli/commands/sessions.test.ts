@@ -1,17 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 describe('sessions', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   let call: ApiShell['call'];
   let json: ApiShell['json'];
   let page: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     ({ key } = await server.tenant());
     ({ call, json } = apiShell(server.url, key));

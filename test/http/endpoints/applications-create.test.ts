@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const fields = { name: 'backend', type: 'private', permissions: ['token:read'] };
 const grinning = '😀';
@@ -74,13 +75,11 @@ const possibleMoments: [given: string, shown: string][] = [
 ];
 
 describe.each(databases)('creating an application on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const create = (given: Record<string, unknown>) =>
     server.call('POST', '/applications', { key, body: { ...fields, ...given } });

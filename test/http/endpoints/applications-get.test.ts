@@ -1,14 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('getting an application on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const get = (path: string, as = key) => server.call('GET', `/applications/${path}`, { key: as });
 

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases } from '../../support/test-server.ts';
 
 const rejected: [query: string, part: string][] = [
   ['page=0', 'page'],
@@ -51,11 +52,10 @@ const rejected: [query: string, part: string][] = [
 ];
 
 describe.each(databases)('listing applications on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   /** A tenant with 25 applications, including the management one: n24 … n01, newest first. */
   let many: { key: string; names: string[] };
   beforeAll(async () => {
-    server = await openTestServer(database);
     const { key } = await server.tenant();
     const names: string[] = [];
     for (let at = 1; at <= 24; at++) {
@@ -65,7 +65,6 @@ describe.each(databases)('listing applications on %s', (_, database) => {
     }
     many = { key, names: [...names, 'test: first management key'] };
   });
-  afterAll(() => server.close());
 
   const list = (query: string, key = many.key) => server.call('GET', `/applications${query}`, { key });
   const namesIn = ({ body }: ApiResponse): string[] => body.data.map(({ name }: { name: string }) => name);

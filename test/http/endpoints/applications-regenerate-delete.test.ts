@@ -1,14 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases, manyConnections } from '../../support/test-server.ts';
 
 describe.each(databases)('regenerating and deleting on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, manyConnections);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, manyConnections);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const readable = (fields: object = {}) =>
     server.application(key, { permissions: ['application:read'], ...fields });

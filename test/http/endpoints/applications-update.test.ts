@@ -1,11 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import {
-  type ApiResponse,
-  databases,
-  manyConnections,
-  openTestServer,
-  type TestServer,
-} from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases, manyConnections } from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 const other = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -23,11 +18,7 @@ const different: [field: string, value: unknown][] = [
 ];
 
 describe.each(databases)('updating an application on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, manyConnections);
-  });
-  afterAll(() => server.close());
+  const server = serve(database, manyConnections);
 
   const put = (id: string, key: string, body: unknown) =>
     server.call('PUT', `/applications/${id}`, { key, body });

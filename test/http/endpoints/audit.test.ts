@@ -1,13 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases, manyConnections } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 describe.each(databases)('the audit log on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, manyConnections);
-  });
-  afterAll(() => server.close());
+  const server = serve(database, manyConnections);
 
   function bytesLiteral(text: string): string {
     const hex = Buffer.from(text).toString('hex');

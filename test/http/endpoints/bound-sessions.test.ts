@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { challengeOf, invalidProof, openBound, useNonce } from '../../support/bound-client.ts';
 import { type ProofOptions, Prover } from '../../support/dpop.ts';
 import { rawRequest } from '../../support/raw-http.ts';
-import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases, manyConnections } from '../../support/test-server.ts';
 
 const path = '/applications/key';
 const lifetime = 120_000;
 
 describe.each(databases)('bound sessions on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_SESSION_TTL: '100000', ...manyConnections });
-  });
-  afterAll(() => server.close());
+  const server = serve(database, { SALLYPORT_SESSION_TTL: '100000', ...manyConnections });
 
   async function scene() {
     const { key } = await server.tenant();

@@ -1,8 +1,9 @@
 /** What an authorizer learns through what its sessions and delegations write. Random grants and writes. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { naiveDecide } from '../../support/naive-policy.ts';
 import { Random } from '../../support/random-policy.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const rounds = 40;
 const writes = 12;
@@ -15,11 +16,7 @@ const unlimited = {
   SALLYPORT_RATE_PER_KEY: '0',
 };
 
-let server: TestServer;
-beforeAll(async () => {
-  server = await openTestServer(sqlite, unlimited);
-});
-afterAll(() => server.close());
+const server = serve(sqlite, unlimited);
 
 interface Grants {
   permissions: string[];

@@ -1,15 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
 const both = ['application:read', 'token:read'];
 
 describe.each(databases)('authorizing a session on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   /** A tenant, a backend with these grants, and a function by which the backend authorizes a new session. */
   async function scene(backendFields: Record<string, unknown>) {

@@ -1,12 +1,7 @@
 /** ETag and If-Match: a change that is based on an old version changes nothing. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import {
-  type ApiResponse,
-  databases,
-  manyConnections,
-  openTestServer,
-  type TestServer,
-} from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases, manyConnections } from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 
@@ -14,13 +9,11 @@ const update = { name: 'mine', permissions: ['mine:x'] };
 const container = '/pci/';
 
 describe.each(databases)('concurrent changes on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, manyConnections);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, manyConnections);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const call = (method: string, path: string, body?: unknown, headers = {}, as = key) =>
     server.call(method, path, { key: as, body, headers });

@@ -1,17 +1,17 @@
 /** Decisions that other services report to the audit log. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { failInserts } from '../../support/database.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const permission = 'invoice:read';
 
 describe.each(databases)('POST /decisions with record on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let guard: { id: string; key: string };
   let reader: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key: management } = await server.tenant());
     guard = await server.application(management, { permissions: ['decision:create'] });
     reader = await server.application(management, {
@@ -22,7 +22,6 @@ describe.each(databases)('POST /decisions with record on %s', (_, database) => {
       ],
     });
   });
-  afterAll(() => server.close());
 
   const ask = (fields: object, key = guard.key, credential = reader.key) =>
     server.call('POST', '/decisions', {

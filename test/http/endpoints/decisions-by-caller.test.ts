@@ -1,18 +1,17 @@
 /** Decisions reveal only what the caller may know, and responses have at most 4 MiB. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
 const limited = 'this key is limited to what its authorizer may do now';
 
-let server: TestServer;
+const server = serve(sqlite);
 let management: string;
 beforeAll(async () => {
-  server = await openTestServer(sqlite);
   management = (await server.tenant()).key;
 });
-afterAll(() => server.close());
 
 async function session(authorizer: string, grants: object) {
   const web = await server.application(management, { type: 'public', permissions: [ask] });

@@ -1,21 +1,20 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 
 describe.each(databases)('decisions on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let guard: string;
 
   beforeAll(async () => {
-    server = await openTestServer(database);
     management = (await server.tenant()).key;
     guard = (await server.application(management, { permissions: ['decision:create'] })).key;
   });
-  afterAll(() => server.close());
 
   /** Requests a decision, and checks that the response does not contain the credential. */
   async function ask(credential: string, permission: string, given: object, key = guard) {

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import {
   databases,
   manyConnections,
@@ -18,11 +19,7 @@ const ruleFor = (permissions: string[], transform = 'reveal') => ({
 const all = ['token:create', 'token:read', 'token:update', 'token:delete', 'token:search'];
 
 describe.each(databases)('delegations on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { ...manyConnections, SALLYPORT_MASTER_KEY: testMasterKey });
-  });
-  afterAll(() => server.close());
+  const server = serve(database, { ...manyConnections, SALLYPORT_MASTER_KEY: testMasterKey });
 
   /** A tenant whose agent backend may do everything below /customers/, and two tokens. */
   async function scene(fields: Record<string, unknown> = {}) {

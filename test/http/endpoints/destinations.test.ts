@@ -1,11 +1,12 @@
 /** Management of destinations: fields, secrets, names, limits and audit entries. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCertificates, noOpenssl } from '../../support/certificates.ts';
 import { dumpDatabase } from '../../support/database.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const requests = [
   {
@@ -25,13 +26,11 @@ const origin = 'https://api.payments.example:8443';
 const secret = 'Bearer sk_live_51HhTbqF';
 
 describe.each(databases)('destinations on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
   });
-  afterAll(() => server.close());
 
   const call = (method: string, path: string, body?: unknown, as = key) =>
     server.call(method, path, { key: as, body });

@@ -3,9 +3,10 @@
  * key that can reveal the secret may pass it on. A private key may move the token to another container, if it has
  * access to the old and the new one. Policies and requests are generated.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const seed = 20_261_115;
 const levels = ['none', 'redact', 'mask', 'reveal'] as const;
@@ -70,11 +71,7 @@ const byCondition = (value: string) => ({
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
 describe(`with the seed ${seed}`, () => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-  });
-  afterAll(() => server.close());
+  const server = serve(sqlite);
 
   async function open(policies: Record<Caller, Policy>): Promise<Record<Caller, string>> {
     const { key } = await server.tenant();

@@ -1,10 +1,11 @@
 /** Responses with token data and their audit entries. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { disclosuresOf } from '../../../src/audit/trail.ts';
 import { compilePolicy, decideUnder } from '../../../src/domain/policy.ts';
 import { failInserts } from '../../support/database.ts';
 import { grants } from '../../support/grants.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const reveal = {
   priority: 1,
@@ -47,12 +48,11 @@ test('a disclosure names the rule only if the same rule of the same owner decide
 });
 
 describe.each(databases)('disclosures on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let desk: { id: string; key: string };
 
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key: management } = await server.tenant());
     desk = await server.application(management, {
       permissions: ['session:authorize'],
@@ -65,7 +65,6 @@ describe.each(databases)('disclosures on %s', (_, database) => {
     ])
       await create(id as string, container as string, management);
   });
-  afterAll(() => server.close());
 
   const create = (id: string, container: string, key: string, headers = {}) =>
     server.call('POST', '/tokens', {

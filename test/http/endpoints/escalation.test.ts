@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { builtIn, hasTrait } from '../../../src/domain/permission.ts';
-import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, sqlite } from '../../support/test-server.ts';
 
 const management: string[] = builtIn.filter((name) => hasTrait(name, 'management'));
 const free = [...builtIn.filter((name) => !hasTrait(name, 'management')), 'mine:x'];
@@ -24,13 +25,11 @@ function managementOf({ permissions, rules }: ApiResponse['body']): string[] {
 }
 
 describe('privilege escalation', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const create = (as: string, grants: object) =>
     server.call('POST', '/applications', { key: as, body: { name: 'x', type: 'private', ...grants } });

@@ -1,23 +1,22 @@
 /** The origin of the frames: what it serves, to whom, and with which headers. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { gzipSync } from 'node:zlib';
 import { buildFrames } from '../../../frames/build.ts';
 import { openBound } from '../../support/bound-client.ts';
+import { serve } from '../../support/serve.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const frames = 'https://frames.example.com';
 const shop = 'https://shop.example';
 
-let server: TestServer;
+const server = serve(sqlite, { SALLYPORT_FRAMES_URL: frames });
 let management: string;
 let application: { id: string; key: string };
 
 beforeAll(async () => {
-  server = await openTestServer(sqlite, { SALLYPORT_FRAMES_URL: frames });
   management = (await server.tenant()).key;
   application = await publicApplication({ allowed_origins: [shop, 'https://other.example'] });
 });
-afterAll(() => server.close());
 
 function publicApplication(more: object) {
   return server.application(management, { type: 'public', permissions: ['token:create'], ...more });

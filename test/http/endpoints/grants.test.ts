@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { builtIn, hasTrait } from '../../../src/domain/permission.ts';
-import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, sqlite } from '../../support/test-server.ts';
 
 type Owner = 'private' | 'public' | 'management' | 'session';
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
@@ -87,15 +88,13 @@ const badConditions: [what: string, part: string, given: unknown][] = [
 ];
 
 describe('grants', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   let nonce: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     key = (await server.tenant()).key;
     nonce = await newNonce();
   });
-  afterAll(() => server.close());
 
   async function newNonce(): Promise<string> {
     const web = await server.application(key, { type: 'public' });

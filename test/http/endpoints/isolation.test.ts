@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import type { Route } from '../../../src/http/pipeline/route.ts';
 import {
   authenticatedRoutes,
@@ -11,19 +11,18 @@ import {
   statusFor,
   type Tenant,
 } from '../../support/route-access.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('isolation on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   /** The tenant of all requests that change nothing, and its keys. */
   let reading: Tenant;
   const keys = new Map<Caller, string | undefined>();
   beforeAll(async () => {
-    server = await openTestServer(database);
     reading = await server.tenant();
     for (const caller of callers) keys.set(caller, await keyOf(caller, reading));
   });
-  afterAll(() => server.close());
 
   const { callRoute, keyOf, session, createEntity } = routeCaller((...asked) => server.call(...asked));
 

@@ -1,16 +1,16 @@
 /** GET /logs/counts. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { databases, openTestServer, startTime, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases, startTime } from '../../support/test-server.ts';
 
 const time = (minutes: number) => new Date(startTime + 60_000 * minutes).toISOString();
 
 describe.each(databases)('GET /logs/counts on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   let desk: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
     desk = await server.application(key, { permissions: ['token:create'] });
     for (let number = 0; number < 5; number++) {
@@ -21,7 +21,6 @@ describe.each(databases)('GET /logs/counts on %s', (_, database) => {
       await server.flush();
     }
   });
-  afterAll(() => server.close());
 
   const get = (query: string, by = key) => server.call('GET', `/logs/counts?${query}`, { key: by });
 

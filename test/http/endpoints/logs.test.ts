@@ -1,18 +1,18 @@
 /** Filters, pagination and `after` of GET /logs. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { ada, bob, signInAs } from '../../support/people.ts';
-import { databases, openTestServer, startTime, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases, startTime } from '../../support/test-server.ts';
 
 const time = (seconds: number) => new Date(startTime + 1000 * seconds).toISOString();
 
 describe.each(databases)('GET /logs on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   let desk: { id: string; key: string };
   let session: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
     const rules = [{ priority: 1, container: '/Cards/', permissions: ['token:read'], transform: 'reveal' }];
     desk = await server.application(key, { permissions: ['session:authorize', 'token:read'], rules });
@@ -44,7 +44,6 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
     const [read] = (await list('request_id=read-by-session')).data;
     session.id = read.actor.id;
   });
-  afterAll(() => server.close());
 
   const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body;
   const requests = async (query: string) =>
@@ -147,10 +146,9 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
 });
 
 describe.each(databases)('people in the audit log on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { SALLYPORT_AUDIT_READS: 'all' });
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
     ({ key } = await server.tenant());
     const reads = { priority: 1, container: '/open/', permissions: ['token:read'], transform: 'reveal' };
     const permissions = ['token:read', 'token:create'];
@@ -177,7 +175,6 @@ describe.each(databases)('people in the audit log on %s', (_, database) => {
     await server.call('GET', '/tokens/hidden', { key: support.key });
     await server.flush();
   });
-  afterAll(() => server.close());
 
   const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body.data;
   const requests = async (query: string) =>

@@ -1,6 +1,7 @@
 /** Rules that require a purpose, `transform` of reads, and the purposes that a tenant accepts. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
@@ -9,10 +10,9 @@ const all = ['token:read', 'token:create', 'token:update', 'decision:create'];
 const chargeback = { 'SVC-PURPOSE': 'chargeback 4711' };
 
 describe.each(databases)('purposes on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let tenant: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database);
     tenant = await server.tenant();
     for (const id of ['card-1', 'card-2'])
       await server.call('POST', '/tokens', {
@@ -20,7 +20,6 @@ describe.each(databases)('purposes on %s', (_, database) => {
         body: { id, container: '/cards/', data, mask },
       });
   });
-  afterAll(() => server.close());
 
   const rule = (container: string, fields: object = { transform: 'reveal', require_purpose: true }) => ({
     priority: 1,

@@ -1,10 +1,11 @@
 /** Audit entries about the requests of applications and sessions in quarantine. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
 import { isRead } from '../../../src/domain/quarantine.ts';
 import { operationOf } from '../../../src/http/pipeline/route.ts';
 import { authenticatedRoutes, routeCaller } from '../../support/route-access.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 interface ListedEntry {
   readonly operation: string;
@@ -15,13 +16,9 @@ interface ListedEntry {
 }
 
 describe.each(databases)('requests in quarantine on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { SALLYPORT_AUDIT_READS: 'off' });
   let tenant: { id: string; key: string };
   let suspect: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'off' });
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     tenant = await server.tenant();
     suspect = await server.application(tenant.key, {

@@ -1,17 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
 import { tokenExchange } from '../../support/issuer.ts';
 import { routeCaller, type Tenant } from '../../support/route-access.ts';
-import {
-  type CallOptions,
-  databases,
-  openTestServer,
-  sqlite,
-  type TestServer,
-} from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type CallOptions, databases, sqlite } from '../../support/test-server.ts';
 
 const tokenEndpoint = '/oauth/token';
 
@@ -24,7 +19,7 @@ const everyForm = (secret: string) => [
 ];
 
 describe.each(databases)('secrets on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   /** Every issued key and nonce. */
   const issued = new Set<string>();
   /** Headers and body of every response, without the secrets that it issues. */
@@ -33,7 +28,6 @@ describe.each(databases)('secrets on %s', (_, database) => {
   const failed: string[] = [];
 
   beforeAll(async () => {
-    server = await openTestServer(database);
     issued.add(readFileSync(server.config.managementKeyFile, 'utf8').trim());
     const tenant = await server.tenant();
     issued.add(tenant.key);
@@ -41,7 +35,6 @@ describe.each(databases)('secrets on %s', (_, database) => {
     await everyOtherUse(tenant);
     await server.flush();
   });
-  afterAll(() => server.close());
 
   async function call(method: string, path: string, { key, body }: CallOptions = {}) {
     const response = await fetch(server.url + path, {
@@ -161,13 +154,11 @@ describe.each(databases)('secrets on %s', (_, database) => {
 });
 
 describe('a key in the wrong field', () => {
-  let server: TestServer;
+  const server = serve(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const withoutPrefix = (secret: string) => secret.slice('slp_xyz_'.length);
   const grants = { type: 'private', permissions: ['token:read'] };

@@ -1,15 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { openBound } from '../../support/bound-client.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('require_bound_sessions on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const web = (fields: object = {}) => server.application(key, { type: 'public', ...fields });
   const update = (id: string, fields: object) =>

@@ -1,12 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('listing and ending sessions on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   const iso = (moment: number) => new Date(moment).toISOString();
   const start = async (key: string) => (await server.call('POST', '/sessions', { key })).body;

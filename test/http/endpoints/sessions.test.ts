@@ -1,16 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 const reading = { permissions: ['application:read'] };
 const day = 86_400_000;
 
 describe.each(databases)('sessions on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   const iso = (moment: number) => new Date(moment).toISOString();
   const start = (key: string) => server.call('POST', '/sessions', { key });

@@ -1,7 +1,8 @@
 /** The cost and the response of a request are bounded. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
 import { recorder } from '../../support/statement-recorder.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
@@ -16,13 +17,11 @@ const rule = (fields: object) => ({
 
 describe.each(databases)('bounds on %s', (_, database) => {
   const asked = recorder();
-  let server: TestServer;
+  const server = serve(database, {}, asked.through);
   let management: string;
   beforeAll(async () => {
-    server = await openTestServer(database, {}, asked.through);
     management = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   describe('a response names at most 50 errors in at most 64 KiB', () => {
     const wrong = ['application:create', 'application:update'];

@@ -1,6 +1,7 @@
 /** Responses about a token whose row was modified in the database. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
@@ -9,13 +10,9 @@ const masked = { number: 'XXXXXXXXXXXX4242' };
 const all = ['token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a token with modified ciphertext on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let seeing: string;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
 
   beforeEach(async () => {
     const { key, id } = await server.tenant();

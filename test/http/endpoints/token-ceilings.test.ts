@@ -1,6 +1,7 @@
 /** Token access of a session that is limited by its authorizer. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
@@ -8,15 +9,10 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('a limited session on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let backend: { id: string; key: string };
   let session: string;
-
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
 
   beforeEach(async () => {
     management = (await server.tenant()).key;

@@ -1,15 +1,14 @@
 /** `containers` with one entry is a synonym for `container`. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('containers on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
   });
-  afterAll(() => server.close());
 
   const create = (body: object) => server.call('POST', '/tokens', { key, body: { data: 'x', ...body } });
   const patch = (id: string, body: object, by = key) =>

@@ -1,8 +1,9 @@
 /** A PATCH without `data` and `mask` does not write them again, and reads only the data that it returns. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
 import type { Db, Transaction } from '../../../src/db/db.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const megabyte = 1_000_000;
@@ -33,10 +34,9 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
     ...db,
     change: (work, ...rest) => db.change((tx) => work(recorded(tx)), ...rest),
   });
-  let server: TestServer;
+  const server = serve(database, {}, through);
   let tenant: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database, {}, through);
     tenant = await server.tenant();
     const body = {
       id: 'large',
@@ -45,7 +45,6 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
     };
     expect((await call('POST', '/tokens', tenant.key, body)).status).toBe(201);
   });
-  afterAll(() => server.close());
 
   const call = (method: string, path: string, key: string, body?: object) =>
     server.call(method, path, { key, body });

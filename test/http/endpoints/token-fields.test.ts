@@ -1,8 +1,9 @@
 /** Valid and invalid values of token fields. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
@@ -18,15 +19,13 @@ const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(level
 const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
 
 describe.each(databases)('token fields on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   /** A key that can reveal and change all data. */
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     const { key: management } = await server.tenant();
     key = (await server.application(management, { permissions: [], rules })).key;
   });
-  afterAll(() => server.close());
 
   const create = (body: unknown) => server.call('POST', '/tokens', { key, body });
   const patch = (id: string, body: unknown, headers = {}) =>

@@ -1,19 +1,18 @@
 /** A caller that can change a part of the data learns nothing about the rest. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { maxTokenBytes } from '../../../src/domain/token.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const data = { name: 'Ada', cvc: '737' };
 const mask = { name: '{{ data.name }}' };
 
 describe.each(databases)('guessing data on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     management = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   async function writer(transform: string): Promise<string> {
     const rules = [{ priority: 1, container: '/', transform, permissions: ['token:create', 'token:update'] }];

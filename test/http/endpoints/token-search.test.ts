@@ -1,8 +1,9 @@
 /** Search for tokens by value: what it finds, for whom, how often, and what the audit log says. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { dumpDatabase } from '../../support/database.ts';
 import { naiveDecide, naiveDecideUnder } from '../../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
+import { serve } from '../../support/serve.ts';
 import {
   type ApiResponse,
   databases,
@@ -29,14 +30,12 @@ const everywhere = (transform: string, permissions = all) => ({
 });
 
 describe.each(databases)('on %s, a search', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, unlimited);
   let owner: { id: string; key: string };
   let revealer: string;
   beforeAll(async () => {
-    server = await openTestServer(database, unlimited);
     await newTenant();
   });
-  afterAll(() => server.close());
 
   async function newTenant(): Promise<void> {
     owner = await server.tenant();

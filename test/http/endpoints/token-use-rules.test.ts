@@ -1,20 +1,19 @@
 /** Rules that grant `token:use`: which destinations they name, and who decides. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { tokenUseRule } from '../../support/destination-receiver.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('rules with destinations on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   let payments: string;
   let mail: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
     payments = await destination('payments');
     mail = await destination('mail');
   });
-  afterAll(() => server.close());
 
   const call = (method: string, path: string, body?: unknown, as = key) =>
     server.call(method, path, { key: as, body });

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const card = { number: '4242424242424242', expiry: '12/30', cvc: '123' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' };
@@ -13,11 +14,7 @@ const rule = (container: string, transform: string, permissions = ['token:read']
 });
 
 describe.each(databases)('tokens on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   const create = (key: string, body: object) => server.call('POST', '/tokens', { key, body });
   const withRules = async (key: string, ...rules: object[]) =>

@@ -9,16 +9,15 @@ import {
   openIssuer,
   type TestIssuer,
 } from '../../support/issuer.ts';
+import { serve } from '../../support/serve.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 describe('trusted issuers of an application', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const valid = { issuer: 'https://issuer.example', audience: 'a', claims: { sub: 'b' } };
   const create = (trusted_issuers: unknown, fields: object = {}) =>

@@ -1,22 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { hideTable } from '../../support/database.ts';
-import {
-  type ApiResponse,
-  databases,
-  openTestServer,
-  type TestServer,
-  testMasterKey,
-} from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const minute = 60_000;
 
 describe.each(databases)('usage on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-  });
-  afterAll(() => server.close());
+  const server = serve(database, { SALLYPORT_MASTER_KEY: testMasterKey });
 
   const now = () => new Date(server.clock.now()).toISOString();
   const get = async (key: string, path: string) => (await server.call('GET', path, { key })).body;

@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { type Route, takesIdempotencyKey } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { allRows, failInserts } from '../../support/database.ts';
 import { routeCaller } from '../../support/route-access.ts';
-import { type ApiResponse, databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, databases } from '../../support/test-server.ts';
 
 const changing = routes.filter(({ kind }) => kind === 'change');
 
 describe.each(databases)('when the audit log cannot be written on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   /** The responses to requests while the audit log cannot be written, and to the last one afterwards. */
   async function rejectedThenDone(route: Route, requests: readonly Record<string, string>[]) {

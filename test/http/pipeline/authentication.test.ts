@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { rawRequest } from '../../support/raw-http.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const requestId = 'SVC-REQUEST-ID: fixed';
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -12,14 +13,12 @@ const guarded = routes
   .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
 
 describe.each(databases)('authentication on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   /** Header lines with every kind of invalid key. */
   let bad: Record<string, string[]>;
   beforeAll(async () => {
-    server = await openTestServer(database);
     bad = await badKeys();
   });
-  afterAll(() => server.close());
 
   async function session(web: { key: string }, backend: string): Promise<string> {
     const { body } = await server.call('POST', '/sessions', { key: web.key });

@@ -1,16 +1,16 @@
 /** The audit entries of denials: what was denied, why, and what is missing. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const all = ['token:read', 'token:update', 'token:delete', 'token:create'];
 const rule = { priority: 1, container: '/other/', transform: 'mask', permissions: all };
 
 describe.each(databases)('the entry of a denial on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let desk: { id: string; key: string };
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key: management } = await server.tenant());
     desk = await server.application(management, { permissions: [], rules: [rule] });
     for (const [id, container] of [
@@ -23,7 +23,6 @@ describe.each(databases)('the entry of a denial on %s', (_, database) => {
         body: { id, container, data: { a: 1 }, mask: 'm' },
       });
   });
-  afterAll(() => server.close());
 
   /** The entries of denials since the last call. */
   const denials = async (key = management) => {

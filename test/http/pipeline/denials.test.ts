@@ -1,22 +1,21 @@
 /** A 403 names the missing permission, and the reason if that reveals nothing. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
 describe.each(databases)('denials on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let management: string;
   let tenant: string;
 
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key: management, id: tenant } = await server.tenant());
   });
-  afterAll(() => server.close());
 
   async function decision(credential: string, permission: string, resource: object, key = management) {
     const body = { credential, permission, resource };

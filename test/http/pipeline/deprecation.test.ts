@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { z } from 'zod';
 import { fail } from '../../../src/domain/error.ts';
 import { openEndpoint, readEndpoint, reply, route } from '../../../src/http/pipeline/route.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
 import { OpenApi } from '../../support/openapi.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const deprecated = { since: '2027-01-31', sunset: '2027-07-31', link: 'https://sallyport.example/changes' };
 const docs = { tag: 'Tenants', summary: 'Get the old thing' } as const;
@@ -29,11 +30,7 @@ const routes = [
   ),
 ];
 
-let server: TestServer;
-beforeAll(async () => {
-  server = await openTestServer(sqlite, {}, undefined, { routes });
-});
-afterAll(() => server.close());
+const server = serve(sqlite, {}, undefined, { routes });
 
 test('a deprecated endpoint says since when, until when and where to read about it, also in errors', async () => {
   const { key } = await server.tenant();

@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const fields = JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] });
 const length = `Content-Length: ${fields.length}`;
@@ -29,13 +30,11 @@ const rejected: [what: string, headers: string[], body: string, status: number][
 ];
 
 describe('framing', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const count = async () => (await server.call('GET', '/applications', { key })).body.pagination.total_items;
   const post = (headers: string[], body: string) =>

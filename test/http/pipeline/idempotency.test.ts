@@ -1,9 +1,10 @@
 /** A replayed response does not contain data that its caller can no longer see. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import { type ChangeRoute, takesIdempotencyKey } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { databases, manyConnections, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases, manyConnections } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const rule = (transform: string, container = '/pci/') => ({
@@ -14,11 +15,7 @@ const rule = (transform: string, container = '/pci/') => ({
 });
 
 describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, manyConnections);
-  });
-  afterAll(() => server.close());
+  const server = serve(database, manyConnections);
 
   async function backend(transform: string) {
     const { key: management } = await server.tenant();

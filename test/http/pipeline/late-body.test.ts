@@ -1,16 +1,15 @@
 /** Access is checked after the body has arrived, so a revocation before that applies to the request. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 describe.each(databases)('a request whose body arrives after a revocation, on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   /** Sends the headers, runs `meanwhile`, then sends the body. */
   async function interrupted(

@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { Limits, type Rates } from '../../../src/http/pipeline/limits.ts';
 import type { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
-import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { type ApiResponse, openTestServer, sqlite } from '../../support/test-server.ts';
 
 const rateLimitHeaders = ({ headers }: ApiResponse) => [
   headers.get('ratelimit-policy'),
@@ -59,24 +60,22 @@ test('several limits are taken together or not at all, the strictest answers, an
 });
 
 describe('rate limits', () => {
-  let server: TestServer;
+  const server = serve(sqlite, {
+    SALLYPORT_RATE_PER_KEY: '2',
+    SALLYPORT_BURST_PER_KEY: '5',
+    SALLYPORT_RATE_PER_ADDRESS: '4',
+    SALLYPORT_BURST_PER_ADDRESS: '10',
+    SALLYPORT_SESSIONS_PER_MINUTE: '2',
+    SALLYPORT_SESSIONS_BURST: '3',
+    SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
+    SALLYPORT_METRICS_PORT: '0',
+  });
   let key: string;
   let other: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite, {
-      SALLYPORT_RATE_PER_KEY: '2',
-      SALLYPORT_BURST_PER_KEY: '5',
-      SALLYPORT_RATE_PER_ADDRESS: '4',
-      SALLYPORT_BURST_PER_ADDRESS: '10',
-      SALLYPORT_SESSIONS_PER_MINUTE: '2',
-      SALLYPORT_SESSIONS_BURST: '3',
-      SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
-      SALLYPORT_METRICS_PORT: '0',
-    });
     key = (await server.tenant()).key;
     other = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
   beforeEach(() => server.clock.advance(600_000));
 
   const get = (as: string | undefined, from = '192.0.2.1', path = '/applications') =>

@@ -2,10 +2,11 @@
  * What a connection sends before it has received a response: further requests, or a body without an end. Bun handles them
  * in one turn of the event loop, so others would wait. It closes the connection if a request waits for its response.
  */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
 import { sendRaw } from '../../support/raw-http.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const fields = JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] });
 const half = fields.length >> 1;
@@ -34,13 +35,11 @@ const pairs = names.flatMap((first) => names.map((second) => [first, second]));
 const sequences = [...pairs, ...pairs.flatMap((pair) => names.map((third) => [...pair, third]))];
 
 describe.each(databases)('pipelined requests on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
   });
-  afterAll(() => server.close());
 
   /** Sends all requests in one write. Returns the ids of those that were answered. */
   async function send(sequence: readonly string[], position: number): Promise<string[]> {
@@ -81,15 +80,13 @@ describe.each(databases)('pipelined requests on %s', (_, database) => {
 });
 
 describe.each(databases)('a connection on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   const keys: string[] = [''];
   beforeAll(async () => {
-    server = await openTestServer(database);
     const { key } = await server.tenant();
     const web = await server.application(key, { type: 'public' });
     for (const each of [key, web.key]) keys.push(`SVC-API-KEY: ${each}\r\n`);
   });
-  afterAll(() => server.close());
 
   const lines = [
     ...routes.map(({ method, path }) => `${method} ${path.replaceAll(/:\w+|\*/g, 'x')}`),

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -20,13 +21,11 @@ function namesIn(headers: Headers, name: string): string[] | undefined {
 }
 
 describe('the protocol', () => {
-  let server: TestServer;
+  const server = serve(sqlite);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(sqlite);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   test.each(['x', 'a.b_c:d-9', 'f'.repeat(128), crypto.randomUUID()])(
     'the request id %s is returned',

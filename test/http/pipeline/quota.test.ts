@@ -1,26 +1,24 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { Failure, fail } from '../../../src/domain/error.ts';
 import { quota } from '../../../src/http/pipeline/quota.ts';
 import { failInserts } from '../../support/database.ts';
+import { serve } from '../../support/serve.ts';
 import {
   Clock,
   databases,
   manyConnections,
   openTestServer,
-  type TestServer,
   testMasterKey,
 } from '../../support/test-server.ts';
 
 const settings = { SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
 describe.each(databases)('pending sessions on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { ...settings, ...manyConnections });
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, { ...settings, ...manyConnections });
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const application = () => server.application(key, { type: 'public' });
   const create = (web: { key: string }) => server.call('POST', '/sessions', { key: web.key });
@@ -94,13 +92,11 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
 });
 
 describe.each(databases)('active sessions with long rules on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { ...settings, ...manyConnections });
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, { ...settings, ...manyConnections });
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const rules = (count: number) =>
     Array.from({ length: count }, (_, n) => ({

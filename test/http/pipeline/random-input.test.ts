@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { rawRequest, sendAndClose, sendRaw } from '../../support/raw-http.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 
 const fields = { name: 'x', type: 'private', permissions: ['token:read'] };
 const json = (given: object = {}) => JSON.stringify({ ...fields, ...given });
@@ -107,13 +108,11 @@ const anyFields = fc.record(
 const settings = { seed: 20_261_115, numRuns: 80 };
 
 describe.each(databases)('hostile input on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database);
     key = (await server.tenant()).key;
   });
-  afterAll(() => server.close());
 
   const everything = async () => (await server.call('GET', '/applications?size=100', { key })).body;
 

@@ -1,9 +1,10 @@
 /** Large requests, pages and responses take memory from a limit, before it is used and until the response was sent. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import type { Failure } from '../../../src/domain/error.ts';
 import { JsonText } from '../../../src/domain/json-text.ts';
 import { memoryLimits, RequestMemory, Reservation } from '../../../src/http/pipeline/request-memory.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { databases } from '../../support/test-server.ts';
 import { until } from '../../support/until.ts';
 
 const mebibyte = 1_048_576;
@@ -135,13 +136,12 @@ test('a response counts while the client does not read it, until the client disc
 
 describe.each(databases)('large requests on %s', (_, database) => {
   const memory = new RequestMemory({ perApplication: 8 * mebibyte, total: 16 * mebibyte });
-  let server: TestServer;
+  const server = serve(database, {}, undefined, { memory });
   let application: string;
   let key: string;
   let other: string;
   let asked: string;
   beforeAll(async () => {
-    server = await openTestServer(database, {}, undefined, { memory });
     const management = await server.tenant();
     const permissions = ['token:read', 'token:create', 'token:update', 'token:search'];
     const rules = [{ priority: 1, transform: 'reveal', container: '/', permissions }];
@@ -159,7 +159,6 @@ describe.each(databases)('large requests on %s', (_, database) => {
     for (const id of ['one', 'two', 'three']) expect((await create({ id: `large-${id}` })).status).toBe(201);
     expect((await create({ id: 'small', data: { name: 'x' } })).status).toBe(201);
   });
-  afterAll(() => server.close());
 
   const large = {
     data: { text: 'x'.repeat(900_000), name: 'Ada Lovelace' },

@@ -1,13 +1,10 @@
 /** Reads that arrive together are handled together. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { arrivesWithOthers, requestEnded, sharedTurn } from '../../../src/http/pipeline/shared-turn.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
+const server = serve(sqlite);
 
 test('calls in the same turn of the event loop wait for the same promise', async () => {
   const first = sharedTurn();

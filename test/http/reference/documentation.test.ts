@@ -1,15 +1,12 @@
 /** The documentation and the OpenAPI document over HTTP. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { buildDocs } from '../../../docs/site/build.ts';
 import { accepts } from '../../../src/http/pipeline/static-file.ts';
 import { allRoutes, routes } from '../../../src/http/routes.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-});
-afterAll(() => server.close());
+const server = serve(sqlite);
 
 const files = await buildDocs();
 const pages = new Map(

@@ -1,10 +1,11 @@
 /** Sends the example request of every operation to a running service. Only ids are replaced. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { example } from '../../../src/http/reference/examples.ts';
 import { type Operation, openApi, requestTarget } from '../../../src/http/reference/openapi.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { serve } from '../../support/serve.ts';
+import { sqlite } from '../../support/test-server.ts';
 
 const document = openApi(routes, '1.2.3');
 /** `getHome` redirects. The others need a destination or an issuer; test/http/endpoints/proxy.test.ts and token-exchange.test.ts have both. */
@@ -26,11 +27,7 @@ const operations = Object.entries(document.paths)
   .filter(([name]) => !elsewhere.includes(name));
 
 describe('the examples of the API reference', () => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-  });
-  afterAll(() => server.close());
+  const server = serve(sqlite);
 
   /** Creates, in a new tenant, what the samples name. Returns the keys of the sample's callers, and its ids. */
   async function prepare(name: string) {

@@ -1,16 +1,13 @@
 /** `GET /access/advice`: unused grants and proposals for smaller ones. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 
 describe.each(databases)('the access advisor on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { SALLYPORT_AUDIT_READS: 'off' });
   let key: string;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'off' });
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     ({ key } = await server.tenant());
   });

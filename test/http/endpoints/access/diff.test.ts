@@ -1,5 +1,5 @@
 /** `GET /access/diff`: who gained and lost access between two times. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +7,8 @@ import { accessOf } from '../../../../src/domain/access/change.ts';
 import { compilePolicy, type Policy } from '../../../../src/domain/policy.ts';
 import { quarantined } from '../../../../src/domain/quarantine.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 type Entry = {
   application: { id: string; name: string };
@@ -27,12 +28,8 @@ const rule = (container: string, transform: string, permissions = ['token:read']
 });
 
 describe.each(databases)('the history of access on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     server.clock.advance(hour);
     tenant = await server.tenant();

@@ -1,9 +1,10 @@
 /** `PUT /applications/{id}?dry_run=true`: what an update would change. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { accessOf } from '../../../../src/domain/access/change.ts';
 import { compilePolicy } from '../../../../src/domain/policy.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 const read = (container: string, transform: string, priority = 1) => ({
@@ -14,13 +15,9 @@ const read = (container: string, transform: string, priority = 1) => ({
 });
 
 describe.each(databases)('the preview of an update on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { SALLYPORT_AUDIT_READS: 'all' });
   let tenant: { id: string; key: string };
   let desk: { id: string; key: string; name: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     tenant = await server.tenant();
     const rules = [read('/cards/', 'reveal')];

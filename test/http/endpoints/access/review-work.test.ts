@@ -1,20 +1,17 @@
 /** The work of `GET /access/who` grows with the number of applications, and not faster. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { newId } from '../../../../src/domain/key.ts';
 import type { RunSteps } from '../../../../src/domain/steps.ts';
 import { runSteps } from '../../../../src/domain/steps.ts';
 import { reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { unknownKey } from '../../../support/keys.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const run: RunSteps = async (steps) => runSteps(steps);
 
 describe.each(databases)('the work of an access review on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   async function tenantWith(count: number): Promise<string> {
     const { id: tenant } = await server.tenant();

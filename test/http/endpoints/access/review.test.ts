@@ -1,5 +1,5 @@
 /** `GET /access/who` agrees with decisions for every application and session. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { applicationKinds, type Minted, mint, newId } from '../../../../src/domain/key.ts';
 import { decideUnder, forPurpose, type Resource } from '../../../../src/domain/policy.ts';
 import { identityOf } from '../../../../src/domain/principal.ts';
@@ -8,7 +8,8 @@ import { runSteps } from '../../../../src/domain/steps.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { databases, openTestServer, sqlite, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases, sqlite } from '../../../support/test-server.ts';
 
 type Entry = {
   subject: { type: string; id: string; name: string };
@@ -21,12 +22,8 @@ const riskiestFirst = ['reveal', 'mask', 'redact'];
 const run: RunSteps = async (steps) => runSteps(steps);
 
 describe.each(databases)('an access review on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
   beforeEach(async () => {
     tenant = await server.tenant();
   });

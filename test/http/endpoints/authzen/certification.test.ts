@@ -1,5 +1,5 @@
 /** The AuthZEN 1.0 certification scenario. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { loadFixture } from '../../../support/authzen/fixture.ts';
 import {
   cases,
@@ -10,12 +10,8 @@ import {
   subjectSearch,
   unsupported,
 } from '../../../support/authzen/scenario.ts';
-import {
-  type ApiResponse,
-  databases,
-  openTestServer,
-  type TestServer,
-} from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { type ApiResponse, databases } from '../../../support/test-server.ts';
 
 const base = 'https://pdp.example.com';
 /** Sections that apply to responses in general, tested below or with every case. */
@@ -32,16 +28,14 @@ test('every section of every level is covered, except decisions by properties of
 });
 
 describe.each(databases)('the AuthZEN certification scenario on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database, { SALLYPORT_PUBLIC_URL: base });
   let key: string;
   beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_PUBLIC_URL: base });
     const management = (await server.tenant()).key;
     await loadFixture((...asked) => server.call(...asked), management);
     const permissions = ['decision:create', 'access:review'];
     key = (await server.application(management, { name: 'gateway', permissions })).key;
   });
-  afterAll(() => server.close());
 
   /** Sends the key as a bearer token, like a gateway. */
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>

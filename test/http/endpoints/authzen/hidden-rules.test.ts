@@ -1,6 +1,7 @@
 /** What AuthZEN answers reveal about subjects whose key the caller does not send. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const rule = (container: string, transform: string, ...permissions: string[]) => ({
   priority: 1,
@@ -10,11 +11,10 @@ const rule = (container: string, transform: string, ...permissions: string[]) =>
 });
 
 describe.each(databases)('the rules of an AuthZEN subject on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   let subjects: { type: string; id: string }[];
   beforeAll(async () => {
-    server = await openTestServer(database);
     ({ key } = await server.tenant());
     const token = { id: 'card-42', container: '/customers/42/', data: 'secret' };
     expect((await server.call('POST', '/tokens', { key, body: token })).status).toBe(201);
@@ -49,7 +49,6 @@ describe.each(databases)('the rules of an AuthZEN subject on %s', (_, database) 
     const { data } = (await server.call('GET', '/sessions', { key })).body;
     subjects.push(...data.map(({ id }: { id: string }) => ({ type: 'session', id })));
   });
-  afterAll(() => server.close());
 
   const resources = [
     { type: 'token', id: 'card-42' },

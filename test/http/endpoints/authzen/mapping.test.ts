@@ -1,7 +1,8 @@
 /** How AuthZEN requests map to applications, sessions, permissions and tokens. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../../support/keys.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const [evaluation, evaluations] = ['/access/v1/evaluation', '/access/v1/evaluations'];
 const subjects = '/access/v1/search/subject';
@@ -10,13 +11,9 @@ const card = { type: 'token', id: 'card-42' };
 const rule = { priority: 1, container: '/customers/', transform: 'mask', permissions: ['token:read'] };
 
 describe.each(databases)('AuthZEN on %s', (_, database) => {
-  let server: TestServer;
+  const server = serve(database);
   let key: string;
   let desk: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
 
   beforeEach(async () => {
     ({ key } = await server.tenant());

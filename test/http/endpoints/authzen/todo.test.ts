@@ -1,5 +1,5 @@
 /** The AuthZEN todo scenario: API gateways ask about routes, the application about todos. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import {
   applicationCases,
   batchCases,
@@ -8,7 +8,8 @@ import {
   type TodoUser,
   users,
 } from '../../../support/authzen/todo.ts';
-import { databases, openTestServer, type TestServer } from '../../../support/test-server.ts';
+import { serve } from '../../../support/serve.ts';
+import { databases } from '../../../support/test-server.ts';
 
 const rule = (container: string, ...permissions: string[]) => ({
   priority: 1,
@@ -40,11 +41,7 @@ const withoutOwner: Policy = ({ role }) => ({
 });
 
 describe.each(databases)('the AuthZEN todo scenario on %s', (_, database) => {
-  let server: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database);
-  });
-  afterAll(() => server.close());
+  const server = serve(database);
 
   /** Creates a tenant with the users as applications. Returns its management key and the key of a gateway. */
   async function load(policy: Policy) {
