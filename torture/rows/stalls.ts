@@ -48,7 +48,7 @@ async function run(context: Context): Promise<Outcome> {
   const clients = clientsOf(context, fleet);
   const client = new Client(fleet.at(0).url);
   context.defer(() => client.close());
-  const judge = new Judge(turns, longestStall * context.sized(1, 5));
+  const judge = new Judge(turns, longestStall * context.sized(1, 3));
   await grammar(context, clients, client, await fleet.tenant(), judge);
   await worst(context, clients, client, await fleet.tenant(), judge);
   return {

@@ -209,7 +209,9 @@ function inBody(route: Route, random: Random): Variation[] {
       .slice(0, some)
       .map(({ name, json }) => whole(name, () => json(limit, route.bodyExample))),
   ];
-  if (isRaw) wholes.push(...badTexts(random, allTexts, limit, String).map((bad) => asForm(route, bad)));
+  const fields = () => Array.from({ length: limit / 5 }, (_, at) => at.toString(36)).join('&');
+  const forms = [...badTexts(random, allTexts, limit, String), { name: 'fields, a&b&c', text: fields }];
+  if (isRaw) wholes.push(...forms.map((bad) => asForm(route, bad)));
   if (isForm) {
     const fields = Object.keys(schema.properties ?? {});
     const inFields = fields.flatMap((field) =>
