@@ -31,7 +31,7 @@ const document = openApi(routes, version) as unknown as {
 };
 
 /** Endpoints that serve pages and documents, or that `proxy` of the client calls. */
-const excluded = ['getOpenApi', 'getReference', 'getHome'];
+const excluded = ['getOpenApi', 'getHome'];
 const isExcluded = (name: string) => excluded.includes(name) || name.startsWith('proxy');
 const primitives: Record<string, string> = {
   string: 'string',

@@ -31,7 +31,7 @@ import {
   listDestinations,
   updateDestination,
 } from './endpoints/destinations.ts';
-import { getDocs, getHome, openApiEndpoint } from './endpoints/docs.ts';
+import { getDocs, getDocsPage, getHome, openApiEndpoint } from './endpoints/docs.ts';
 import { getFrame } from './endpoints/frames.ts';
 import { livez, readyz } from './endpoints/health.ts';
 import { createKey, deleteKey, listKeys } from './endpoints/keys.ts';
@@ -153,7 +153,7 @@ export const allRoutes: readonly Route[] = [
   ...routes,
   ...proxy,
   route('GET', '/docs', noKey, getDocs),
-  route('GET', '/docs/*', noKey, getDocs),
+  route('GET', '/docs/*', noKey, getDocsPage),
   route('GET', '/console', noKey, getConsole),
   route('GET', '/console/:file', noKey, getConsoleFile),
   route('POST', '/console/link', noKey, openConsoleLink),

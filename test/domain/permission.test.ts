@@ -48,7 +48,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'key of private or management': ['', 'authorizeSession'],
   'key of private':               ['', 'createDelegation'],
   'key of management or private or public or session or delegation': ['', 'listOwnPermissions'],
-  'no key':                       ['', 'beginSignIn exchangeToken finishSignIn getAuthZenConfiguration getConsole getConsoleFile getConsoleSession getHome getOpenApi getReference listPermissions live logOutByProvider openLink ready revokeKey signOut'],
+  'no key':                       ['', 'beginSignIn exchangeToken finishSignIn getAuthZenConfiguration getConsole getConsoleFile getConsoleSession getDocs getDocsPage getHome getOpenApi listPermissions live logOutByProvider openLink ready revokeKey signOut'],
 };
 
 function accessOf(route: Route): string {

@@ -27,7 +27,7 @@ const withoutMethod = [
     'searchActions',
     'getAuthZenConfiguration',
   ],
-  ...['getHome', 'getReference', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
+  ...['getHome', 'getDocs', 'getDocsPage', 'getOpenApi', 'getConsole', 'getConsoleFile', 'openLink'],
   ...['getConsoleSession', 'beginSignIn', 'finishSignIn', 'signOut', 'logOutByProvider'],
   'exchangeToken', // workloadKey
   ...['proxyGet', 'proxyPost', 'proxyPut', 'proxyPatch', 'proxyDelete'],

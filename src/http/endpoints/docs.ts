@@ -3,7 +3,7 @@ import { version } from '../../config/version.ts';
 import { fail } from '../../domain/error.ts';
 import { readQuery } from '../pipeline/read-input.ts';
 import { pathOf } from '../pipeline/request-info.ts';
-import { openEndpoint, type Route, reply } from '../pipeline/route.ts';
+import { openEndpoint, type Reply, type Route, reply } from '../pipeline/route.ts';
 import { builtOnce, fileReply, pack } from '../pipeline/static-file.ts';
 import { OpenApi, openApi } from '../reference/openapi.ts';
 
@@ -25,17 +25,27 @@ const pageHeaders = { 'Content-Security-Policy': policy, 'Referrer-Policy': 'no-
 
 const pages = builtOnce(async () => (await import('../../../docs/site/build.ts')).buildDocs());
 
+async function send(request: Request): Promise<Reply> {
+  const page = (await pages()).get(pathOf(request.url).replace(/\/$/, ''));
+  if (!page) throw fail('path_unknown');
+  return fileReply(page, request, pageHeaders);
+}
+
 export const getDocs = openEndpoint({
   name: 'getDocs',
   tag: 'Reference',
-  summary: 'Get a page of the documentation',
-  replies: { 200: { description: 'The page, or a file that it loads.' } },
+  summary: 'Get the first page of the documentation',
+  replies: { 200: { description: 'The page.' } },
+  handle: (_, request) => send(request),
+});
+
+export const getDocsPage = openEndpoint({
+  name: 'getDocsPage',
+  tag: 'Reference',
+  summary: 'Get a page of the documentation, or a file that it loads',
+  replies: { 200: { description: 'The page or the file.' } },
   failures: ['path_unknown'],
-  handle: async (_, request) => {
-    const page = (await pages()).get(pathOf(request.url).replace(/\/$/, ''));
-    if (!page) throw fail('path_unknown');
-    return fileReply(page, request, pageHeaders);
-  },
+  handle: (_, request) => send(request),
 });
 
 /** `routes` is called at the first request. */
