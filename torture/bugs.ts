@@ -410,18 +410,6 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
-    name: 'all requests of a connection in one turn',
-    row: 'stalls',
-    database: 'SQLite',
-    changes: [
-      {
-        file: 'src/http/pipeline/finish-request.ts',
-        from: "if (response.headers.get('Connection') !== 'close') await sharedTurn();",
-        to: '',
-      },
-    ],
-  },
-  {
     name: 'unconfirmed batches count as delivered',
     row: 'sinks',
     database: 'SQLite',
