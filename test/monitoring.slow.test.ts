@@ -123,7 +123,7 @@ async function around(
   }
 }
 
-/** Starts the program as a process of its own. */
+/** Starts the program as a separate process. */
 async function aroundProcess(
   settings: Record<string, string>,
   command: readonly string[],

@@ -34,7 +34,7 @@ import { databaseUrl, generousTimeout } from './support/test-server.ts';
 const root = join(import.meta.dirname, '..');
 /** Milliseconds after which a test counts as hung. No test relies on it. */
 const testTimeout = 600_000;
-/** Bytes of temporary files that the tests need at once, with a reserve. */
+/** Bytes of temporary files that the tests need together, with a reserve. */
 const neededMemory = 2 * 2 ** 30;
 /** Settings that save processor time. They have no effect that a test could notice without a crash of the server. */
 const cheap = {
@@ -169,7 +169,7 @@ function readArguments(args: string[]): { options: string[]; files: string[] } {
   const options = args.filter((argument) => !known.includes(argument));
   const all = [...new Glob('test/**/*.test.{ts,tsx}').scanSync(root)].toSorted();
   if (onCitus) {
-    // The torture run has rows on Citus of its own, which the slow tests include.
+    // The torture run has other rows on Citus, which the slow tests include.
     const isOfDatabases = (file: string) =>
       !file.includes('/torture') && /\bdatabases\b|Citus/.test(readFileSync(join(root, file), 'utf8'));
     const isChosen = (file: string) => paths.length === 0 || paths.some((path) => file.includes(path));

@@ -1,5 +1,5 @@
 /**
- * The longest turn of a node's event loop, in processor time of its main thread: as long, everybody else waits. The module
+ * The longest turn of a node's event loop, in processor time of its main thread: everyone else waits as long. The module
  * preloads itself into the node, and both processes map the same file.
  */
 import { dlopen, ptr } from 'bun:ffi';

@@ -128,7 +128,7 @@ function plain(html: string): string {
   return html.replace(/<[^>]*>/g, '').replace(/&([^;\s]+);/g, (all, name: string) => entities[name] ?? all);
 }
 
-/** What the search finds: a part of a page that begins with a heading. */
+/** A result of the search: a part of a page that begins with a heading. */
 interface Section {
   readonly path: string;
   readonly page: string;

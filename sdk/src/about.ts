@@ -1,4 +1,4 @@
-/** What a subject has seen, and who has seen the data about it: both from the audit log. */
+/** Finds in the audit log which tokens a subject has seen, and who has seen the data about it. */
 import type { LogEntry, LogGap } from './api.ts';
 import type { Sallyport } from './client.ts';
 import { PermissionError } from './errors.ts';

@@ -84,7 +84,7 @@ async function filesOf(source: Sallyport, options: ReportOptions): Promise<Repor
 
 /**
  * Operations that change who has access. Sessions are left out: they are short-lived, and the log has them. So is
- * `key.exchange`, which gives nobody more access than `trusted_issuers` do.
+ * `key.exchange`, which gives no one more access than `trusted_issuers` do.
  */
 const changes = 'create update delete expire quarantine release regenerate key.create key.delete'
   .split(' ')
@@ -260,7 +260,7 @@ function visible(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, escaped);
 }
 
-/** What a spreadsheet would run as a formula: the start of a cell, and what follows a separator of some language. */
+/** Text that a spreadsheet would run as a formula: the start of a cell, and what follows a separator of some language. */
 const formula = /^\s*[=+\-@＝＋－＠]|^[\t\r]/;
 const laterFormula = /[,;|\t\r\n][ "]*(?=[=+\-@＝＋－＠])/g;
 

@@ -1,4 +1,4 @@
-/** What the clients of all resources share. */
+/** The base of the clients of all resources. */
 import type { Input, Transport } from './transport.ts';
 
 export type Query<

@@ -4,7 +4,7 @@ import { chainName } from './records.ts';
 /** The export cannot be completed, because some of its entries are no longer in the database. */
 export class EntriesDeleted extends Error {}
 
-/** The chain was changed after it was signed. Its entries are evidence: nothing is deleted until an operator acts. */
+/** The chain was changed after it was signed. Its entries are evidence, and are not deleted until an operator acts. */
 export class DamagedChain extends Error {
   readonly hint =
     'run `sallyport audit verify`, and see "If the log does not verify" in docs/operations/audit.md';

@@ -48,7 +48,7 @@ create table applications (
   allowed_networks text,
   permissions text not null,
   rules text not null,
-  -- The issuers whose JWTs can be exchanged for a key. Null if there are none.
+  -- The issuers whose JWTs can be exchanged for a key. Null without any.
   trusted_issuers text,
   primary key (tenant_id, id)
 );
@@ -440,7 +440,7 @@ create table request_counts (
 create index request_counts_by_time on request_counts (started_at);
 
 -- Services that may receive plaintext. requests, header_names: JSON. certificate: the client certificate in PEM, without
--- its private key. secrets: encrypted JSON with the values of the headers and the private key. Rows are deleted at once:
+-- its private key. secrets: encrypted JSON with the values of the headers and the private key. Rows are deleted immediately:
 -- rules name the id, which is never used again.
 create table destinations (
   tenant_id uuid not null references tenants (id),

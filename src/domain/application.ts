@@ -34,7 +34,7 @@ export type ApplicationType = z.infer<typeof ApplicationType>;
 function setting<Stored extends z.ZodType, Sent extends z.ZodType>(declaration: {
   readonly stored: Stored;
   readonly sent: Sent;
-  /** What it is, in responses, when it is created and when it is updated. */
+  /** Its meaning, in responses, when it is created and when it is updated. */
   readonly described: readonly [stored: string, create: string, update: string];
   /** Whether it decides who may use the keys of the application, or how. */
   readonly limitsAccess: boolean;

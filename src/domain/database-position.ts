@@ -24,7 +24,7 @@ export interface Position {
 export interface ServerPosition extends Position {
   /** The server and the database in which nodes increase the beat. */
   readonly home?: string;
-  /** The server and the database that were asked. */
+  /** The server and the database that answered. */
   readonly here?: string;
 }
 

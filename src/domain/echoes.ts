@@ -16,7 +16,7 @@ interface Views {
 /**
  * Whether listed parts of a reply contain one of the texts: plain, with other ASCII case, split over values, in hexadecimal,
  * base64 or base64url at any offset, percent-encoding, or JSON escapes; or the digits of a text with at least 8 of them,
- * whatever is between the digits. Encodings are those of the bytes in UTF-8. Headers are decoded as Latin-1.
+ * with any other characters between the digits. Encodings are those of the bytes in UTF-8. Headers are decoded as Latin-1.
  */
 export function* echoes(texts: Iterable<string>, parts: unknown, headers: readonly string[]): Steps<boolean> {
   const searched = new Set([...texts].filter(({ length }) => length >= minEcho));
@@ -92,7 +92,7 @@ function* viewsOf(source: Buffer): Steps<Views> {
   return { folded, compact: compact.subarray(0, shown), digits: digits.subarray(0, counted) };
 }
 
-/** The bytes that are searched: the reply as it is sent, its values after one another, and without escapes. */
+/** The bytes that are searched: the reply as sent, its values after one another, and without escapes. */
 function* sourceOf(parts: unknown, headers: readonly string[]): Steps<Buffer> {
   const [values, names]: [string[], string[]] = [[], []];
   collect(parts, values, names);
@@ -127,7 +127,7 @@ interface Escape {
   decode(from: Buffer, at: number, to: Buffer, end: number): readonly [number, number] | undefined;
 }
 
-/** Empty if there is no escape. */
+/** Empty without an escape. */
 function* unescaped(from: Buffer, { mark, decode }: Escape): Steps<Buffer> {
   if (!from.includes(mark)) return Buffer.alloc(0);
   const to = Buffer.allocUnsafe(from.length);

@@ -1,5 +1,5 @@
 /**
- * Serialized JSON, in parts that follow one another: strings, or UTF-8 as it was decrypted. Stored JSON becomes part of
+ * Serialized JSON, in parts that follow one another: strings, or decrypted UTF-8. Stored JSON becomes part of
  * a response without being parsed, serialized or copied again.
  */
 export class JsonText {

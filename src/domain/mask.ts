@@ -111,7 +111,7 @@ const maxResultLength = 65_536;
 const maxOutputs = 100;
 /** Bytes that the searches of `revealsAll` may read. */
 const maxSearched = 4_194_304;
-/** What a search takes besides reading, as a number of bytes. */
+/** The time of a search besides reading, as a number of bytes. */
 const searchOverhead = 500;
 
 /** The value comes from the JSON parser, so its structure is not checked again. */
@@ -301,7 +301,7 @@ export function templateProblem(template: unknown): string | undefined {
   }
 }
 
-/** Whether the template is one output of a variable and nothing else. Also true if it cannot be parsed. */
+/** Whether the template is only one output of a variable. Also true if it cannot be parsed. */
 export function isOneOutput(template: string): boolean {
   try {
     const [first, ...others] = parse(template).map(({ token }) => token.getText());

@@ -11,7 +11,7 @@ const maxLength = 1024;
 /** Replaces an inexact number and is parsed as Infinity. */
 const marker = '1e999';
 
-/** In a longer text, the numbers are compared at once: to search all strings takes longer. */
+/** In a longer text, the numbers are compared together: to search all strings takes longer. */
 const shortLength = 4096;
 /** After so many strings and numbers, the computation can pause. */
 const tokensPerStep = 256;

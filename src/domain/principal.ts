@@ -120,7 +120,7 @@ export function writerOf(principal: Principal): string {
 }
 
 /**
- * The writers whose tokens `unless_exists` may return, beside management applications. Whoever writes a token chooses its
+ * The writers whose tokens `unless_exists` may return, beside management applications. The writer of a token chooses its
  * values, so an application does not rely on its sessions and delegations; these rely on it and on each other.
  */
 export function trustedWriters(principal: Principal): string[] {

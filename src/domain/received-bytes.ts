@@ -1,6 +1,6 @@
-/** Limits of a body that somebody else sends, in parts of any size, such as chunks. */
+/** Limits of a body from outside, in parts of any size, such as chunks. */
 
-/** Each part takes time, however small it is. After the first ones, they must have so many bytes on average. */
+/** Each part takes time, also a small one. After the first ones, they must have so many bytes on average. */
 const maxSmallParts = 2048;
 const meanPart = 256;
 /** Bytes of the buffer at first. It doubles when it is full. */
@@ -12,8 +12,8 @@ export function areTooSmall(parts: number, bytes: number): boolean {
 
 /**
  * Reads a stream to its end into one buffer. If it has more than `limit` bytes, or too small parts, cancels it and
- * throws what `refuse` returns. Never waits for anything else: Bun joins the chunks of a body for which no read waits,
- * for as long as they arrive, and handles no other event meanwhile.
+ * throws what `refuse` returns. Never waits in between: Bun joins the chunks of a body for which no read waits,
+ * until no more arrive, and handles no other event before.
  */
 export async function collect(
   stream: ReadableStream<Uint8Array>,

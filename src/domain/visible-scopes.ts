@@ -24,7 +24,7 @@ export function visible(
   return ceiling ? inBoth(own, { scopes: widest(scopesOf(ceiling, permission)), exact }) : own;
 }
 
-/** Whether the grants have only rules, and none allows anything that the ceiling allows. Ignores destinations. */
+/** Whether the grants have only rules, and none allows a part of the ceiling. Ignores destinations. */
 export function appliesNowhere(grants: Grants, ceiling: Policy): boolean {
   if (grants.permissions.length > 0) return false;
   const above = ceiling.rules.map((rule) => ({ ...rule, scope: scopeOf(rule.conditions) }));

@@ -1,6 +1,6 @@
 /**
  * Admission: whether a key may make a request now. A request can wait, for its body or for a connection to a destination,
- * and meanwhile its key may be revoked or lose access. Each wait ends with the same check as before it.
+ * and its key may be revoked or lose access in that time. Each wait ends with the same check as before it.
  */
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { Denial } from '../domain/denial.ts';

@@ -145,7 +145,7 @@ const openApi: Route = route(
 
 export const routes: readonly Route[] = [...api, openApi, route('GET', '/', noKey, getHome)];
 
-/** What the documentation describes. */
+/** The routes that the documentation describes. */
 export const documentedRoutes: readonly Route[] = [...routes, ...proxy];
 
 /** The routes of the API, to destinations, of the documentation and of the console. */

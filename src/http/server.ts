@@ -159,7 +159,7 @@ function routesById(routes: readonly Route[], path: string): readonly Route[] {
   );
 }
 
-/** Undefined for a path that nobody would expect. */
+/** Undefined for a path that no one would expect. */
 function hintFor({ url }: Request): string | undefined {
   if (!/^https?:\/\/[^/]+\/delegations(?:[/?]|$)/.test(url)) return undefined;
   return 'Delegations are listed, read and ended as sessions: `GET /sessions?kind=delegation`, `GET /sessions/{id}` and `DELETE /sessions/{id}`.';

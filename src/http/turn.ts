@@ -106,7 +106,7 @@ class Turn implements Applicant {
 
   /**
    * Its errors are thrown by `readBody`, after 401 and 403. Memory for a large body is reserved for a valid key only; Bun
-   * keeps chunks in memory also if they are not read.
+   * has chunks in memory also if they are not read.
    */
   beginBody(): void {
     const { bodyLimit, hasBody, request } = this;
@@ -114,7 +114,7 @@ class Turn implements Applicant {
       this.#receiving = receiveBody(request, bodyLimit);
   }
 
-  /** Throws at once if too many bytes or chunks arrive: until then, nothing that is awaited arrives. */
+  /** Throws as soon as too many bytes or chunks arrive. While they do, awaited work does not end. */
   unlessRefused<T>(work: Promise<T>): Promise<T> {
     if (!this.#receiving || !isChunked(this.request)) return work;
     const refused = this.#receiving.then(({ failure }) => {

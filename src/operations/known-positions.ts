@@ -100,7 +100,7 @@ export function knownPositions(config: Config): KnownPositions {
   return { ...positionMemory(positionFile(config), log, now, witnessOf(config, log, now)), saw: () => {} };
 }
 
-/** Undefined if there is none. SQLite needs none: its database is one file. */
+/** Undefined without one. SQLite needs none: its database is one file. */
 export function witnessOf(
   { databaseUrl, witness, witnessOptional }: Config,
   log: Log,

@@ -37,7 +37,7 @@ export interface BodyLimit {
   readonly bytes: number;
   /** Whether a longer body is cut. Otherwise it is an error. */
   readonly isCut?: true;
-  /** Called before further bytes of the body are kept. If it throws, the exchange fails. */
+  /** Called before further bytes of the body are stored. If it throws, the exchange fails. */
   readonly reserve?: (bytes: number) => void;
 }
 

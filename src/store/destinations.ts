@@ -125,7 +125,7 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const destination = toDestination(row);
         check(destination);
         await tx.run('delete from destinations where tenant_id = $1 and id = $2', [tenant, id]);
-        // Without the data key, nothing was decrypted.
+        // Without the data key, the row was not decrypted.
         await dataKey(tenant).then(
           (key) => forget(row, key),
           () => {},

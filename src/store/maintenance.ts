@@ -176,7 +176,7 @@ export interface Maintenance {
   readonly moves: TenantMoves;
   /**
    * Moves a tenant to another server of a Citus cluster, such as `host:5432`. Returns the server that had its rows.
-   * Changes of the tenant wait or fail meanwhile, and so do those of tenants in the same shard. Calls `onStart` unless the
+   * Until then, changes of the tenant wait or fail, and so do those of tenants in the same shard. Calls `onStart` unless the
    * tenant is there already. Throws `NoSuchServer`.
    */
   moveToServer(id: string, server: string, onStart: (from: string) => Promise<void>): Promise<string>;

@@ -67,7 +67,7 @@ const endSubject = statement<'tenant' | 'subject'>(
       ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
         else ended_subjects.ended_at + 1 end`,
 );
-/** A statement of its own: with `insert … select`, Citus would wait while any shard moves. */
+/** A separate statement: with `insert … select`, Citus would wait while any shard moves. */
 const hasSubject = statement<'tenant' | 'subject'>(
   (p) =>
     `select 1 as one from sessions s where s.tenant_id = ${p.tenant} and s.subject = ${p.subject} limit 1`,

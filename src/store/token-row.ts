@@ -136,7 +136,7 @@ export function encryptContent(
   return { data, masked, data_bytes: data.length, masked_bytes: masked?.length ?? 0 };
 }
 
-/** Longer plaintext is sent as it was decrypted. Shorter plaintext takes less time and memory as a string. */
+/** Longer plaintext is sent as bytes. Shorter plaintext takes less time and memory as a string. */
 const largePlaintext = 4096;
 
 /** Returns undefined without a masked value. Throws if the ciphertext is missing or was changed. */
@@ -166,7 +166,7 @@ const selectLarge = `select ${columns}, c.data, c.masked from ${withContents()}
 /** Bytes of memory per byte of a token that is read: the ciphertexts, their plaintext, and the response. */
 export const contentCost = 3;
 
-/** Reads the ciphertexts of a large token. Returns undefined if it was deleted meanwhile. */
+/** Reads the ciphertexts of a large token. Returns undefined if it has been deleted. */
 export function wholeToken(
   db: Pick<Queries, 'get'>,
   row: RowIfSmall,

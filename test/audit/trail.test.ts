@@ -271,9 +271,12 @@ describe('when the log cannot be written', () => {
     ],
   };
 
-  test.each(Object.entries(cases))('a %s is refused, logged or kept', async (_kind, [event, expected]) => {
-    expect(await outcome([event], 'all')).toEqual(expected as never);
-  });
+  test.each(Object.entries(cases))(
+    'a %s is refused, logged or written later',
+    async (_kind, [event, expected]) => {
+      expect(await outcome([event], 'all')).toEqual(expected as never);
+    },
+  );
 
   test('a reply with plaintext is refused, also if other events of it are only counted', async () => {
     const [[read], [plaintext]] = [cases.read, cases.disclosure];

@@ -9,7 +9,7 @@ describeConsole('console interruptions:', (suite) => {
   /** React logs errors even if an error boundary catches them. */
   const ignoreLoggedErrors = () => suite.tab.violations.splice(0);
 
-  test('a lost connection, a failed deployment and an upgrade are told apart', async () => {
+  test('a lost connection, a failed deployment and an upgrade have different messages', async () => {
     const { server, tab } = suite;
     const { key } = await server.tenant();
     await tab.open();

@@ -67,7 +67,7 @@ describe.skipIf(noBrowser)('people in the console', () => {
     login?.close();
   });
 
-  /** The provider has the time of this machine, and its tokens must not be of the future, however slow the test is. */
+  /** The provider has the time of this machine, and its tokens must not be of the future, also if the test is slow. */
   const followProvider = () => server.clock.jump(Math.max(0, Date.now() - server.clock.now()));
   const allow = async () => {
     for (const { application } of wanted) {

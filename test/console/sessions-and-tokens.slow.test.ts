@@ -193,7 +193,7 @@ describeConsole('console sessions and tokens:', (suite) => {
     await limited.getByText('Never shown.').waitFor();
   });
 
-  test('opening pages discloses no data, whoever signs in', async () => {
+  test('opening pages discloses no data, with any kind of key', async () => {
     const { server, tab } = suite;
     const { page } = tab;
     const { key } = await server.tenant();

@@ -142,7 +142,7 @@ describe('the container of an entry is', () => {
     ['the container of its only resource, in canonical form', ['PCI/High'], '/pci/high/'],
     ['the parent of two containers', ['/pci/a/', '/pci/low/'], '/pci/'],
     ['the same container if all are equal', ['/pci/', 'pci', '/PCI/'], '/pci/'],
-    ['the root if nothing else is common', ['/pci/', '/cards/'], '/'],
+    ['the root if there is no longer common part', ['/pci/', '/cards/'], '/'],
     ['the root if one is in the root', ['/', '/pci/'], '/'],
     ['the outer one of two', ['/pci/', '/pci/high/'], '/pci/'],
     ['the outer one of two, also if it is last', ['/pci/high/', '/pci/'], '/pci/'],

@@ -118,19 +118,19 @@ describe('a text of 8 characters or more is found', () => {
     );
   });
 
-  test('as JSON that the reply contains as a value of its own', () => {
+  test('as JSON that is itself a value of the reply', () => {
     expect(isFound(['{"user":"bob","n":[1,2]}'], { account: { user: 'bob', n: [1, 2] } })).toBe(true);
   });
 });
 
 test('a text is found where the steps of the search meet', () => {
   const step = 262_144;
-  // The text is at the end of a step both in the reply as it is sent and among its values.
+  // The text is at the end of a step both in the reply as sent and among its values.
   const reply = `${'x'.repeat(step - 5)}some text${'x'.repeat(step - 6)}`;
   expect(isFound(['some text'], reply)).toBe(true);
 });
 
-test('the digits of a text are found with anything but digits between them', () => {
+test('the digits of a text are found with other characters than digits between them', () => {
   const between = fc.string({ unit: 'binary', maxLength: 5 }).map((text) => text.replace(/[0-9]/g, ''));
   fc.assert(
     fc.property(digits, fc.array(between, { minLength: 1 }), place, (text, separators, place) => {

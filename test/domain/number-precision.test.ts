@@ -73,7 +73,7 @@ test.each([
   ['-1.0000000000000000001'],
   ['12345678901234567890e-5'],
   [`1${zeros(300)}1`],
-  // Nobody writes so many digits.
+  // No one writes so many digits.
   [`0.5${zeros(1024)}`],
   ['0.00001e-320'],
   ['1.000000000000001e-310'],

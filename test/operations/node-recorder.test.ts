@@ -69,7 +69,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     await running.close();
   });
 
-  test('is removed and the database is closed, whatever part of the start fails', async () => {
+  test('is removed and the database is closed, at every part of the start that fails', async () => {
     const running = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     const { nodes } = running.app.maintenance;
     const before = await nodes.active();

@@ -112,7 +112,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     lease.release();
   });
 
-  test('sends a request that the caller has recorded, however long connecting and recording took', async () => {
+  test('sends a request that the caller has recorded, also if connecting and recording took long', async () => {
     receiver.received.length = 0;
     receiver.answer((socket) => socket.write(json({})));
     const opening = open('slow');
@@ -188,7 +188,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect(await outcome('other', id)).toBe('answered');
     expect(await outcome('attacker', id)).toBe('destination_suspended');
     time += 10_000;
-    // Not used: says nothing, and the next request is allowed at once.
+    // Not used: says nothing, and the next request is allowed.
     (await open('1', 'attacker', id)).release();
     expect(await outcomes(2, 'attacker', id)).toContain('destination_suspended');
     expect(await outcome('attacker', id)).toBe('answered');

@@ -69,7 +69,7 @@ describe('a circuit breaker', () => {
     expect(attempt(breaker, undefined, undefined)).toEqual([true, true]);
   });
 
-  test('forgets nothing of one name because of 9,999 others, and keeps no more', () => {
+  test('remembers one name beside 9,999 others, and no more', () => {
     const breaker = breakers();
     attempt(breaker, ...failures(4));
     for (let name = 0; name < 9_999; name++) breaker.begin(`other ${name}`)('failed');
@@ -118,7 +118,7 @@ describe('requests to destinations', () => {
   const userOf = (id: string, applicationId: string, maxInFlight = 50): SlotUser => {
     return { tenantId: 'tenant', id, applicationId, maxInFlight };
   };
-  /** Begins as many as run at once. Returns what ends each of them. */
+  /** Begins as many as may run together. Returns what ends each of them. */
   async function take(slots: Slots, user: SlotUser): Promise<(() => void)[]> {
     const taken = [];
     for (;;) {

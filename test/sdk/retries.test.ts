@@ -100,7 +100,7 @@ describe('SDK timeouts and retries:', () => {
     return { proxy, requests, client: new Sallyport({ url: `http://127.0.0.1:${proxy.port}` }) };
   }
 
-  test('a list with more filters than fit into a URL fails at once, and the error says why', async () => {
+  test('a list with more filters than fit into a URL fails without a retry, and the error says why', async () => {
     const { key } = await server.tenant();
     const client = new Sallyport({ url: server.url, key });
     const id = Array.from({ length: 100 }, (_, at) => `${at}-`.padEnd(200, 'x'));
@@ -140,7 +140,7 @@ describe('SDK timeouts and retries:', () => {
     expect([error.retryAfter, requests.length]).toEqual([31_000, 1]);
   });
 
-  test('a full disk is reported at once, because a retry would only wait', async () => {
+  test('a full disk is reported without a retry, because a retry would only wait', async () => {
     let requests = 0;
     const headers = { 'Content-Type': 'application/problem+json', 'Retry-After': '1' };
     const full = Bun.serve({

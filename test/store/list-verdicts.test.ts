@@ -19,7 +19,7 @@ const own = compilePolicy(
     rule('/held/', 'reveal'),
   ),
 );
-/** Allows less of the last one, and nothing of a part of the first. */
+/** Allows less of the last one, and no part of the first. */
 const above = compilePolicy(
   grants(
     rule('/open/a/', 'reveal'),

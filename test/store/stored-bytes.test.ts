@@ -1,4 +1,4 @@
-/** What a token counts to the storage quota is about what it takes in the database. */
+/** A token counts to the storage quota about as many bytes as it takes in the database. */
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { randomBytes } from 'node:crypto';
 import { JsonText } from '../../src/domain/json-text.ts';
@@ -35,7 +35,7 @@ const uneven = `/${'a'.repeat(216)}/${'b/'.repeat(15)}`;
 const cjk = () => Array.from(randomBytes(500), (byte) => String.fromCodePoint(0x4e00 + 16 * byte)).join('');
 
 const shapes: [name: string, count: number, make: () => Partial<TokenContent>, idLength?: number][] = [
-  ['nothing but a letter', 1000, () => ({})],
+  ['only a letter', 1000, () => ({})],
   ['a long id and an expiry', 300, () => ({ expiresAt: 9e12 }), 200],
   ['16 levels', 200, () => ({ container: deepest })],
   ['16 long levels', 200, () => ({ container: longest })],

@@ -9,7 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 mirror=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' | awk '$1 == "bookworm" { print $2; exit }')
 debootstrap --variant=minbase --include=ca-certificates,libssl3,netbase,tzdata bookworm root "$mirror" >log 2>&1 || { tail log && exit 1; }
-# The authorities that this machine trusts, because a package registry may be behind one of its own.
+# The authorities that this machine trusts, because a package registry may be behind one of them.
 cp /etc/ssl/certs/ca-certificates.crt root/etc/ssl/certs/
 
 mkdir -p run/tmp run/home/nonroot
@@ -22,7 +22,7 @@ cp root/etc/ssl/certs/ca-certificates.crt run/etc/ssl/certs/
 echo 'nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin' >run/etc/passwd
 echo 'nonroot:x:65532:' >run/etc/group
 
-# A test starts this without the settings of the user, and npm trusts only the authorities that it is told.
+# A test starts this without the settings of the user, and npm trusts only the authorities that a variable names.
 NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt \
   npm install --loglevel=error --no-audit --no-fund --prefix npm "node-linux-$arch@24" npm@11 >/dev/null
 cp "npm/node_modules/node-linux-$arch/bin/node" root/usr/local/bin/

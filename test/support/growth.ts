@@ -2,7 +2,7 @@
 export function growth(workOf: (size: number) => () => unknown, size: number): number {
   const factor = 8;
   const [small, large] = [workOf(size), workOf(factor * size)];
-  // What takes less than a millisecond measures something else. The first runs are those before optimization.
+  // Below a millisecond, other things are measured. The first runs are those before optimization.
   let repeats = 4;
   while (timeOf(small, repeats) < 1000 && repeats < 1024) repeats *= 2;
   // Others use the processor, too: the shortest times are nearest to the truth.

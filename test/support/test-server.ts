@@ -17,7 +17,7 @@ import { checkTenants } from './tenant-statements.ts';
 export const generousTimeout = 60_000;
 
 /**
- * PostgreSQL connections of a node, the fewest that the settings accept. Bun opens all connections of a pool at once, and
+ * PostgreSQL connections of a node, the fewest that the settings accept. Bun opens all connections of a pool together, and
  * each costs the server as much as a dozen requests. Tests of concurrent transactions use `manyConnections`.
  */
 export const fewConnections = 2;

@@ -14,7 +14,7 @@ export function citusBinaries(): string | undefined {
 /** Few shards, because a migration creates a table for each of them. */
 const settings = {
   shared_preload_libraries: 'citus',
-  // Each node connects to every server, and the coordinator to the workers for each of its own connections.
+  // Each node connects to every server, and the coordinator to the workers for each of its connections.
   max_connections: '300',
   max_prepared_transactions: '300',
   'citus.shard_count': '8',

@@ -4,7 +4,7 @@
  */
 import type { Random } from '../random.ts';
 
-/** What is repeated. */
+/** The repeated text. */
 const units = [
   ...[
     'b',

@@ -80,7 +80,7 @@ function formOf(body: unknown): string {
 
 const encoded = (text: string) => encodeURIComponent(text.toWellFormed());
 
-/** Texts in percent-encoding, and as they are if a request line can have them. */
+/** Texts in percent-encoding, and unchanged if a request line can have them. */
 function inLine(random: Random, count: number): BadText[] {
   const escaped = badTexts(random, count, headBytes, encoded).map(({ name, text }) => ({
     name,
@@ -189,7 +189,7 @@ function framings(route: Route): Variation[] {
 
 interface Step {
   readonly key: string | number;
-  /** What is there. */
+  /** The value there. */
   readonly schema: Schema;
 }
 

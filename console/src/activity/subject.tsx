@@ -1,4 +1,4 @@
-/** What a subject has seen, and who has seen the data about it. */
+/** Shows the tokens that a subject has seen, and who has seen the data about it. */
 import { Button, TextInput } from '@mantine/core';
 import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { type AboutSubject, aboutSubject, type Reads } from '../../../sdk/src/sallyport.ts';

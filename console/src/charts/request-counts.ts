@@ -27,7 +27,7 @@ export function responseTimes({ p50_ms = 0, p99_ms = 0 }: Counts): [p50: number,
 
 const storedFor = 30 * 86_400_000;
 
-/** What the counts of a period do not show. Empty if there is nothing to say. */
+/** Limits of the counts of a period, as a sentence. Empty without limits. */
 export function describeMissing(
   { from, to }: { readonly from: string; readonly to?: string },
   now: number,

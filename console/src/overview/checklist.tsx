@@ -134,7 +134,7 @@ export function Checklist() {
     },
     {
       title: 'Store a token',
-      text: 'Sensitive data is stored encrypted, as a token in a container such as /customers/42/. Who may not see it gets the mask.',
+      text: 'Sensitive data is stored encrypted, as a token in a container such as /customers/42/. Callers who may not see it get the mask.',
       done: progress.hasToken,
       action: <Snippet text={snippets.token} />,
     },

@@ -1,4 +1,4 @@
-/** Who has access now, or whose access changed between two times. */
+/** Shows who has access now, or whose access changed between two times. */
 import { Button, Select, TextInput } from '@mantine/core';
 import { type FormEvent, useEffect, useState } from 'react';
 import type { AccessEntry } from '../../../sdk/src/sallyport.ts';

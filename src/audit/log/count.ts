@@ -101,7 +101,7 @@ async function startOf(db: Reader, tenantId: string, filter: AuditFilter, max: n
 /** Pending entries per statement. They can be large. */
 const pendingPage = 250;
 
-/** How often the pages are read again because entries were sealed meanwhile. */
+/** How often the pages are read again because more entries were sealed. */
 const maxRestarts = 3;
 
 /** The newest pending entries, in pages, and the chain in the same state. `isCut` if there may be older ones. */

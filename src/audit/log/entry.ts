@@ -103,7 +103,7 @@ export interface Place {
   readonly offset: number;
 }
 
-/** A cursor for a place, as a UUIDv8. Ids of entries are UUIDv7, so both can be told apart. */
+/** A cursor for a place, as a UUIDv8. Ids of entries are UUIDv7, so the two differ. */
 export function cursorOf({ number, offset }: Place): string {
   return uuidOf(`${hexadecimal(number, 12)}8000a000${hexadecimal(offset, 12)}`);
 }

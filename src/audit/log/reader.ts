@@ -29,7 +29,7 @@ export function compute<T>({ steps: run = inTurns }: Reader, steps: Steps<T>): P
   return run(steps);
 }
 
-/** Returns a function to call with the bytes that are in memory at the moment. It reserves what was not reserved yet. */
+/** Returns a function to call with the bytes that are in memory now. It reserves what was not reserved yet. */
 export function peakReserver({ reserve }: Reader): (bytes: number) => void {
   let reserved = 0;
   return (bytes) => {

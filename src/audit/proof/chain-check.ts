@@ -64,7 +64,7 @@ export interface ReadablePart {
   readonly keys: ChainKeys;
 }
 
-/** What the chains of a log have in common. */
+/** State that the chains of a log share. */
 export interface WholeLog {
   readonly archives: 'required' | 'optional' | 'ignored';
   readonly onEntry: ((entry: VerifiedEntry) => void) | undefined;

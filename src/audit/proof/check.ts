@@ -71,7 +71,7 @@ export function entriesOf({ content }: SegmentSource): readonly AuditEntry[] {
   return content instanceof PackedEntries ? content.readable() : content;
 }
 
-/** What a segment must continue. `end` is absent if the segment before it is not known. */
+/** The segment before, which a segment must continue. `end` is absent if the segment before it is not known. */
 interface Before {
   readonly hash: string;
   readonly end?: Pick<SegmentHeader, 'last' | 'sealed_at' | 'max_delay'>;

@@ -169,12 +169,12 @@ export async function exportedParts(
   });
 }
 
-/** How often the chains of a cluster are read again because the system chain has grown meanwhile. */
+/** How often the chains of a cluster are read again because the system chain has grown. */
 const maxReads = 20;
 
 /**
  * All chains in one state: none names an end that another one does not have yet. A cluster reads its shards one after
- * another, so they are read again if the system chain has grown meanwhile.
+ * another, so they are read again if the system chain has grown.
  */
 async function chainsAtOnce(db: Db): Promise<Chain[]> {
   const isDistributed = await db.isDistributed?.();

@@ -88,7 +88,7 @@ function isCtrlC(signal: NodeJS.Signals | undefined): boolean {
 }
 
 type Listening = Pick<App, 'url' | 'metricsUrl'>;
-/** What a worker sends while its event loop runs. */
+/** Sent by a worker while its event loop runs. */
 const alive = 'alive';
 /** `code` is the exit code of a worker that could not start. */
 type Started = Listening | { code: number };

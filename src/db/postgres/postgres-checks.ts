@@ -1,5 +1,5 @@
 /**
- * Checks in SQL that fail with an error which nothing else causes. A lookup evaluates them together with its condition: a
+ * Checks in SQL that fail with an error without any other cause. A lookup evaluates them together with its condition: a
  * server that must not answer then fails, instead of finding no row.
  */
 

@@ -111,10 +111,10 @@ export function postgresPools(target: PostgresTarget, options: PoolOptions): Poo
 }
 
 const copied = 'has a restored or copied database. Revoked keys may be valid in it: run `sallyport recover`';
-/** Nodes that are asked before a server is used. */
+/** Nodes whose positions are read before a server is used. */
 const maxAskedNodes = 20;
 
-/** The timeline is the first part of the names of WAL files. A standby has none of its own. */
+/** The timeline is the first part of the names of WAL files. A standby has none. */
 const timeline =
   'case when not pg_is_in_recovery() then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end';
 

@@ -9,7 +9,7 @@ export type Late = () => boolean;
 /** One read or transaction, with its repetitions. */
 export interface Call {
   readonly isLate: Late;
-  /** What the last attempt used. */
+  /** The connection of the last attempt. */
   used?: Used;
 }
 

@@ -195,7 +195,7 @@ export const createDelegation = changeEndpoint({
   },
 });
 
-/** Errors if nothing that the grants allow is also allowed by the ceiling: the key could then never do anything. */
+/** Errors if the ceiling allows no part of the grants: the key would then be useless. */
 function emptyGrantErrors(grants: Grants, ceiling: Policy): Errors {
   if (!appliesNowhere(grants, ceiling)) return {};
   const error = ['must match something that your key can access: with these conditions, it gives no access'];
@@ -204,7 +204,7 @@ function emptyGrantErrors(grants: Grants, ceiling: Policy): Errors {
   );
 }
 
-/** What was sent as a nonce, by its prefix. Undefined if it looks like a nonce, or like nothing of this service. */
+/** The kind of key that was sent as a nonce, by its prefix. Undefined for a nonce, and for text of another service. */
 function otherKind(text: string): string | undefined {
   const [, kind] = /^slp_(mgt|pvt|pub|ses|dlg)_/.exec(text) ?? [];
   if (kind === undefined) return undefined;

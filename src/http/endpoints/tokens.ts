@@ -55,7 +55,7 @@ const params = z.object({
 });
 const tokenReplyDocs = reply('The token. `data` depends on your transform.', TokenView, example.token);
 
-/** Reserved for a token besides the bytes of its body. What it takes in the database is known when it is stored. */
+/** Reserved for a token besides the bytes of its body. Its size in the database is known when it is stored. */
 const rowBytes = 4096;
 
 export const createToken = changeEndpoint({

@@ -33,7 +33,7 @@ const algorithms: Readonly<Record<string, readonly string[]>> = {
   OKP: ['EdDSA', 'Ed25519'],
 };
 
-/** Milliseconds after which a logout token is refused. Providers send it at once, and may repeat it after a failure. */
+/** Milliseconds after which a logout token is refused. Providers send it immediately, and may repeat it after a failure. */
 export const maxLogoutAge = 300_000;
 
 /** The `typ` and the claims of the JWTs that are accepted. Older providers send logout tokens with the type JWT. */

@@ -262,7 +262,7 @@ async function discover({ issuer, clientId, clientSecret }: Provider): Promise<C
 const boundedFetch: import('openid-client').CustomFetch = async (url, options) => {
   const headers = new Headers(options.headers);
   headers.set('accept-encoding', 'identity');
-  // `fetch` would decompress a reply of any size at once.
+  // `fetch` would decompress a reply of any size in one step.
   const reply = await fetch(url, { ...(options as RequestInit), headers, decompress: false });
   const refuse = (problem: string) => new Error(`the reply of the provider ${problem}`);
   const body = reply.body && (await collect(reply.body, maxReply, refuse));

@@ -177,7 +177,7 @@ function declaredLength(request: Request): number | undefined {
   return isChunked(request) ? undefined : 0;
 }
 
-/** Whether the length of the body is unknown, so that Bun reads it for as long as it is sent. */
+/** Whether the length of the body is unknown, so that Bun reads it until its end. */
 export function isChunked({ headers }: Request): boolean {
   return headers.has('transfer-encoding');
 }

@@ -98,7 +98,7 @@ export class Reservation {
 
   /**
    * Throws `too_many_requests` if the application holds too much, and `unavailable` if all applications together do.
-   * Then nothing is added.
+   * Then it adds no bytes.
    */
   add(bytes: number): void {
     // A part of a request that has failed can still be running.

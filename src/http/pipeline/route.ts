@@ -86,7 +86,7 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   readonly params: P;
   readonly query: Q;
   readonly body: B;
-  /** The body as it was received. Empty without a body. */
+  /** The received body, unchanged. Empty without a body. */
   readonly bodyText: string;
   /** The thumbprint of the key of the request's DPoP proof, if the endpoint has `bindsSession`. */
   jkt?: string | undefined;

@@ -17,7 +17,7 @@ export interface Budget {
   readonly probe: number;
 }
 
-/** What the tokens of a list are read from. */
+/** The indexes from which the tokens of a list are read. */
 export interface TokenScan {
   readonly db: Pick<Executor, 'isEmbedded' | 'get' | 'all'>;
   readonly tenant: string;

@@ -223,7 +223,7 @@ describe('new keys', () => {
 });
 
 describe('confirmation', () => {
-  test('is asked for on a terminal; no change is made without it', async () => {
+  test('has to be given on a terminal; no change is made without it', async () => {
     const no = await apply(shop, [], { answers: ['n'] });
     expect([no.code, no.err]).toEqual([1, 'Apply these changes? [y/N] Cancelled.\n']);
     expect(Object.keys(await applications())).toHaveLength(1);

@@ -51,7 +51,7 @@ test('login stores nothing if the service refuses the key or cannot be reached',
   expect(statSync(file, { throwIfNoEntry: false })).toBeUndefined();
 });
 
-test('login asks on a terminal, and keeps the URL of a profile', async () => {
+test('login asks on a terminal, and does not change the URL of a profile', async () => {
   const first = await call(['login', '--url', server.url, '--profile', 'eu'], { answers: [key] });
   expect(first.err).toBe(`Key for ${server.url} (not shown): `);
   expect((await call(['login', '--profile', 'eu'], { answers: [weak] })).code).toBe(0);

@@ -199,7 +199,7 @@ describe('a restore', () => {
   test.each([
     ['a deleted', () => rmSync(database()), []],
     ['an empty', () => truncateSync(database()), ['--force']],
-  ])('ignores the write-ahead log of %s database, and keeps it', async (_, lose, options) => {
+  ])('ignores the write-ahead log of %s database, and leaves it there', async (_, lose, options) => {
     const { key: backedUp } = await server.application(key, { permissions: ['application:read'] });
     await cli.run('backup', backup());
     const { key: later } = await server.application(key, { permissions: ['application:read'] });

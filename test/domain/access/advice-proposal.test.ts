@@ -158,7 +158,7 @@ describe('the maximum number of rules', () => {
     );
   });
 
-  test('beyond it, nothing is proposed if rules that are not narrowed would give more access', () => {
+  test('beyond it, there is no proposal if rules that are not narrowed would give more access', () => {
     const current = grants(
       at('/shop/pci/', { transform: 'redact' }),
       { ...many, priority: 2 },

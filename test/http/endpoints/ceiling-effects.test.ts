@@ -1,4 +1,4 @@
-/** What an authorizer learns through what its sessions and delegations write. Random grants and writes. */
+/** An authorizer learns no data through its sessions and delegations. Random grants and writes. */
 import { expect, test } from 'bun:test';
 import { naiveDecide } from '../../support/naive-policy.ts';
 import { Random } from '../../support/random-policy.ts';
@@ -136,7 +136,7 @@ async function round(
     const container = random.of(containers);
     let reply: Awaited<ReturnType<typeof call>>;
     if (random.chance(0.4)) {
-      // The holder sends data alone. Templates of its own it could send as well, and so tell what it likes.
+      // The holder sends data alone. With its own templates, it could tell anything.
       const extra = random.of([
         {},
         {},

@@ -100,7 +100,7 @@ describe('the console', () => {
     expect(size).toBeLessThan(280_000);
   });
 
-  test('uses nothing that browsers lack', () => {
+  test('uses only functions that browsers have', () => {
     expect(files.flatMap((file) => textOf(file).match(/.{0,40}\b(?:Buffer|Bun)\b.{0,40}/g) ?? [])).toEqual(
       [],
     );

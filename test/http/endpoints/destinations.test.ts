@@ -140,7 +140,7 @@ describe.each(databases)('destinations on %s', (_, database) => {
     },
   );
 
-  test('an origin without TLS is told that HTTPS is required', async () => {
+  test('an origin without TLS is refused, because HTTPS is required', async () => {
     const { errors } = (await create({ origin: 'http://api.example' })).body;
     expect(errors).toEqual({ origin: ['must begin with https://: destinations are reached by HTTPS only'] });
   });

@@ -70,7 +70,7 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect([body.code, lookups, receiver.received.length]).toEqual(['destination_unreachable', 2, 1]);
   });
 
-  test('the reason of a failure is told to callers that may read the destination', async () => {
+  test('callers that may read the destination get the reason of a failure', async () => {
     const { id, charge } = await destination('private', receiver);
     answers = ['10.0.0.8'];
     const refused = (await charge()).body;

@@ -334,7 +334,7 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     },
   );
 
-  test('an application in quarantine is told so, before and after the request is checked', async () => {
+  test('an application in quarantine gets an error that says so, before and after the request is checked', async () => {
     const rules = [tokenUseRule('/cards/', [id])];
     const suspect = await server.application(key, { rules });
     await call('POST', `/applications/${suspect.id}/quarantine`);

@@ -122,7 +122,7 @@ describe.each(databases)('sessions on %s', (_, database) => {
     expect((await authorize(key, session.nonce)).status).toBe(204);
   });
 
-  test('rules that match nothing that the authorizer can access are rejected, if nothing else is granted', async () => {
+  test('rules outside of the access of the authorizer are rejected, if there is no other grant', async () => {
     const { key, session } = await scene();
     const rule = { priority: 1, transform: 'mask', permissions: ['token:read'] };
     const container = (value: string) => [{ attribute: 'container', operator: 'starts_with', value }];

@@ -263,7 +263,7 @@ describe.skipIf(noOpenssl)('a request that waits', () => {
     },
   );
 
-  test('while its key keeps its access succeeds', async () => {
+  test('while its key has its access succeeds', async () => {
     const setting = await newSetting();
     for (const holder of ['backend', 'session', 'web'] as const) {
       const { status } = await createLate(setting[holder].key, () => create(setting.web.key));

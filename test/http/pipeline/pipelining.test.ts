@@ -1,5 +1,5 @@
 /**
- * What a connection sends before it has received a response: further requests, or a body without an end. Bun handles them
+ * A connection that sends more before it has received a response: further requests, or a body without an end. Bun handles them
  * in one turn of the event loop, so others would wait. It closes the connection if a request waits for its response.
  */
 import { beforeAll, describe, expect, test } from 'bun:test';
@@ -95,7 +95,7 @@ describe.each(databases)('a connection on %s', (_, database) => {
   ];
   const requests = () => lines.flatMap((line) => keys.map((key) => `${line} HTTP/1.1\r\nHost: x\r\n${key}`));
 
-  test('that sends many requests at once gets answers to the first ones only, whatever it asks', async () => {
+  test('that sends many requests together gets answers to the first ones only, at every route', async () => {
     for (const head of requests()) {
       const received = await sendRaw(server.url, `${head}Content-Length: 0\r\n\r\n`.repeat(200));
       const answers = received.split('HTTP/1.1 ').length - 1;
@@ -103,7 +103,7 @@ describe.each(databases)('a connection on %s', (_, database) => {
     }
   });
 
-  test('that sends a body in chunks without end is closed, whatever it asks', async () => {
+  test('that sends a body in chunks without end is closed, at every route', async () => {
     for (const head of requests()) {
       const framing = 'Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n';
       const received = await sendRaw(server.url, `${head}${framing}${chunk(' ').repeat(3000)}`);

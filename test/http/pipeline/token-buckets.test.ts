@@ -55,7 +55,7 @@ describe('a token bucket', () => {
     expect(take(buckets, 'b', start)).toMatchObject({ granted: true, remaining: 4 });
   });
 
-  test('stays in memory until it is full, however many clients there are, and the memory is bounded', () => {
+  test('stays in memory until it is full, with any number of clients, and the memory is bounded', () => {
     const buckets = new Buckets({ rate: 1, per: 60_000, burst: 2 }, start);
     const isGranted = (client: string, at: number) => take(buckets, client, at).granted;
     const victims = Array.from({ length: 500 }, (_, i) => `victim ${i}`);

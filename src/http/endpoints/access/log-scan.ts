@@ -6,7 +6,7 @@ import type { AuditFilter, Store } from '../../../store/store.ts';
 export interface LogPages {
   readonly size: number;
   readonly max: number;
-  /** Reserves memory for all entries, if they are kept. */
+  /** Reserves memory for all entries, if they stay in memory. */
   readonly reserve?: Reserve;
 }
 
