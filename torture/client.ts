@@ -123,6 +123,8 @@ class Connection {
       if (first.answer.status < 200) continue;
       this.#waiting.shift();
       waiting.resolve(first.answer);
+      if (/\r\nconnection: *close/i.test(first.answer.head))
+        this.#end(new Error('the server ends the connection'));
     }
   }
 
