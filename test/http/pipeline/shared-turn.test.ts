@@ -14,12 +14,13 @@ test('calls in the same turn of the event loop wait for the same promise', async
   expect(sharedTurn()).not.toBe(first);
 });
 
-test('a request arrives with others if another arrived or ended less than 50 µs before', () => {
+test('a request arrives with others if another arrived or ended less than 50 µs before, and so does one of 16 alone', () => {
   const start = performance.now() + 1_000_000;
-  const arrivals = [start, start + 0.04, start + 0.08, start + 0.2];
-  expect(arrivals.map(arrivesWithOthers)).toEqual([false, true, true, false]);
-  requestEnded(start + 1);
-  expect(arrivesWithOthers(start + 1.04)).toBe(true);
+  const alone = Array.from({ length: 32 }, (_, at) => start + at);
+  expect(alone.filter(arrivesWithOthers)).toHaveLength(2);
+  expect([start + 31.04, start + 31.08].map(arrivesWithOthers)).toEqual([true, true]);
+  requestEnded(start + 40);
+  expect(arrivesWithOthers(start + 40.04)).toBe(true);
 });
 
 test('each of many concurrent reads gets its own response, or 401 once its key is revoked', async () => {
