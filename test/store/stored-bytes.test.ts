@@ -64,7 +64,10 @@ const shapes: [name: string, count: number, make: () => Partial<TokenContent>, i
   ],
 ];
 
-describe.each(databases)('on %s, the storage that is counted', (name, database) => {
+// The sizes of shards on a Citus cluster are those of PostgreSQL.
+const measured = databases.filter(([name]) => name in growth);
+
+describe.each(measured)('on %s, the storage that is counted', (name, database) => {
   let on: TestStore;
   let tenant: string;
   beforeAll(async () => {

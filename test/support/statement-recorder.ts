@@ -54,7 +54,10 @@ export function recorder(): Recorder {
     },
   });
   return {
-    through: (db) => ({ ...recorded(db), transaction: (work) => db.transaction((tx) => work(recorded(tx))) }),
+    through: (db) => ({
+      ...recorded(db),
+      transaction: (work, ...rest) => db.transaction((tx) => work(recorded(tx)), ...rest),
+    }),
     take: () => {
       const taken = statements;
       statements = [];

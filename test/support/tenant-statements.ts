@@ -67,7 +67,13 @@ function checkedQueries<Q extends Queries>(queries: Q): Q {
 export function checkTenants(db: Db): Db {
   return {
     ...checkedQueries(db),
-    transaction: (work) => db.transaction((tx) => work(checkedQueries(tx))),
+    transaction: (work, ...rest) => db.transaction((tx) => work(checkedQueries(tx)), ...rest),
     change: (work, ...rest) => db.change((tx) => work(checkedQueries(tx)), ...rest),
   };
+}
+
+/** Wraps the database, and what sends the statements of a tenant to its worker on a Citus cluster. */
+export function wrapped(db: Db, wrap: (db: Db) => Db): Db {
+  const { of } = db;
+  return { ...wrap(db), ...(of && { of: (tenant) => wrapped(of(tenant), wrap) }) };
 }

@@ -11,7 +11,7 @@ import { makeLog } from '../../src/telemetry/log.ts';
 import { afterFile } from './after-file.ts';
 import { copyCitusTemplate } from './citus.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
-import { checkTenants } from './tenant-statements.ts';
+import { checkTenants, wrapped } from './tenant-statements.ts';
 
 /** PostgreSQL query timeout in milliseconds, the longest that the settings accept. Tests of the timeout set a shorter one. */
 export const generousTimeout = 60_000;
@@ -192,7 +192,7 @@ export async function openTestServer(
     timers: false,
     // Small, so that tests open quickly.
     reserved: 65_536,
-    through: (db: Db) => checkTenants(through?.(db) ?? db),
+    through: (db: Db) => wrapped(db, (each) => checkTenants(through?.(each) ?? each)),
     ...replaced,
   };
   const app = await openApp(config, options);

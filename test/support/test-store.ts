@@ -11,7 +11,7 @@ import { newTenant } from '../../src/operations/bootstrap.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
-import { checkTenants } from './tenant-statements.ts';
+import { checkTenants, wrapped } from './tenant-statements.ts';
 import {
   Clock,
   type Database,
@@ -72,7 +72,7 @@ export async function openTestStore(
       maxConnections,
       masters,
       through: (db) => {
-        const checked = checkTenants(through?.(db) ?? db);
+        const checked = wrapped(db, (each) => checkTenants(through?.(each) ?? each));
         databases.push(checked);
         return checked;
       },

@@ -440,9 +440,12 @@ function queries(session: Session): Queries {
     returning: all,
     insert: async (target, rows, onlyIf) => {
       if (citus) {
-        const inserting = Promise.all(insertValues(target, rows).map(({ sql, params }) => all(sql, params)));
-        const [inserted, found] = await Promise.all([inserting, onlyIf && all(onlyIf.sql, onlyIf.params)]);
-        return found?.count === 0 ? 0 : inserted.reduce((sum, { count }) => sum + count, 0);
+        const inserting = insertValues(target, rows).map(({ sql, params }) => all(sql, params));
+        // In the order in which they are sent: if the first one fails, the others say only that the transaction failed.
+        const found = onlyIf && all(onlyIf.sql, onlyIf.params);
+        const results = await Promise.all([...inserting, ...(found ? [found] : [])]);
+        if (found && results.pop()?.count === 0) return 0;
+        return results.reduce((sum, { count }) => sum + count, 0);
       }
       if (rows.length === 0) return 0;
       const { sql = '', params = [] } = onlyIf ?? {};
