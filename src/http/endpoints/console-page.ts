@@ -4,9 +4,8 @@ import { fail } from '../../domain/error.ts';
 import { mint, nilTag, parseKey, type Secret } from '../../domain/key.ts';
 import { validate } from '../../domain/validate.ts';
 import { jsonTypes, readJson, receiveBody } from '../pipeline/read-input.ts';
-import { pathOf } from '../pipeline/request-info.ts';
-import { openEndpoint, type Reply } from '../pipeline/route.ts';
-import { builtOnce, fileReply } from '../pipeline/static-file.ts';
+import { openEndpoint } from '../pipeline/route.ts';
+import { fileSender } from '../pipeline/static-file.ts';
 
 /** Allows no other origins and no inline code. Trusted types block DOM injection. */
 const consolePolicy = [
@@ -28,14 +27,10 @@ const commonHeaders = {
   'Cross-Origin-Resource-Policy': 'same-origin',
   'Referrer-Policy': 'no-referrer',
 };
-const files = builtOnce(async () => (await import('../../../console/build.ts')).buildConsole());
-
-async function send(request: Request): Promise<Reply> {
-  const path = pathOf(request.url).replace(/\/$/, '');
-  const file = (await files()).get(path);
-  if (!file) throw fail('path_unknown');
-  return fileReply(file, request, commonHeaders);
-}
+const send = fileSender(
+  async () => (await import('../../../console/build.ts')).buildConsole(),
+  commonHeaders,
+);
 
 export const getConsole = openEndpoint({
   name: 'getConsole',

@@ -1,10 +1,8 @@
 /** The documentation, which is rendered at the first request for a page, and the OpenAPI document. */
 import { version } from '../../config/version.ts';
-import { fail } from '../../domain/error.ts';
 import { readQuery } from '../pipeline/read-input.ts';
-import { pathOf } from '../pipeline/request-info.ts';
-import { openEndpoint, type Reply, type Route, reply } from '../pipeline/route.ts';
-import { builtOnce, fileReply, pack } from '../pipeline/static-file.ts';
+import { openEndpoint, type Route, reply } from '../pipeline/route.ts';
+import { fileSender, pack } from '../pipeline/static-file.ts';
 import { OpenApi, openApi } from '../reference/openapi.ts';
 
 /** Allows only files of this service. Pages cannot be framed. */
@@ -23,13 +21,7 @@ const policy = [
 
 const pageHeaders = { 'Content-Security-Policy': policy, 'Referrer-Policy': 'no-referrer' };
 
-const pages = builtOnce(async () => (await import('../../../docs/site/build.ts')).buildDocs());
-
-async function send(request: Request): Promise<Reply> {
-  const page = (await pages()).get(pathOf(request.url).replace(/\/$/, ''));
-  if (!page) throw fail('path_unknown');
-  return fileReply(page, request, pageHeaders);
-}
+const send = fileSender(async () => (await import('../../../docs/site/build.ts')).buildDocs(), pageHeaders);
 
 export const getDocs = openEndpoint({
   name: 'getDocs',
@@ -50,13 +42,11 @@ export const getDocsPage = openEndpoint({
 
 /** `routes` is called at the first request. */
 export function openApiEndpoint(routes: () => readonly Route[]) {
-  const path = '/openapi.json';
-  const files = builtOnce(async () => [
-    await pack(
-      { path, type: 'application/json', immutable: false },
-      JSON.stringify(openApi(routes(), version)),
-    ),
-  ]);
+  const file = { path: '/openapi.json', type: 'application/json', immutable: false };
+  const sendDocument = fileSender(
+    async () => [await pack(file, JSON.stringify(openApi(routes(), version)))],
+    {},
+  );
   return openEndpoint({
     name: 'getOpenApi',
     tag: 'Reference',
@@ -72,9 +62,7 @@ export function openApiEndpoint(routes: () => readonly Route[]) {
     failures: ['validation_failed'],
     handle: async (_, request) => {
       readQuery(undefined, request.url);
-      const file = (await files()).get(path);
-      if (!file) throw fail('path_unknown');
-      return fileReply(file, request, {});
+      return sendDocument(request);
     },
   });
 }

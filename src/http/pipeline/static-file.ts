@@ -1,6 +1,8 @@
 /** Files of the console, the frames and the documentation. They are built once, and sent compressed. */
 import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip } from 'node:zlib';
+import { fail } from '../../domain/error.ts';
+import { pathOf } from './request-info.ts';
 import type { Reply } from './route.ts';
 
 export interface StaticFile {
@@ -47,6 +49,16 @@ export function builtOnce(build: () => Promise<StaticFile[]>): () => Promise<Map
         throw error;
       });
     return built;
+  };
+}
+
+/** Returns a function that replies with the file at the path of a request, or throws `path_unknown`. */
+export function fileSender(build: () => Promise<StaticFile[]>, headers: Record<string, string>) {
+  const files = builtOnce(build);
+  return async (request: Request): Promise<Reply> => {
+    const file = (await files()).get(pathOf(request.url).replace(/\/$/, ''));
+    if (!file) throw fail('path_unknown');
+    return fileReply(file, request, headers);
   };
 }
 

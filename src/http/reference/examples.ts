@@ -1,4 +1,4 @@
-/** Examples for the OpenAPI document and the reference page. A test validates them against the schemas. */
+/** Examples for the OpenAPI document and the page of endpoints. A test validates them against the schemas. */
 const id = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const tenant = '0197f3c0-1b2c-7d3e-8f40-5a6b7c8d9e0f';
 const creator = '0197f3c1-9e8d-7a6b-b5c4-d3e2f1a0b9c8';
