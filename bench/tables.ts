@@ -60,17 +60,13 @@ export function resultTables({ machine, rows }: Results): string {
 
 /** The workloads in docs/performance.md, by group. */
 const mainRows: Readonly<Record<string, readonly string[]>> = {
-  reads: ['GET /applications/key', 'GET /applications/key with a bound session'],
+  reads: ['GET /applications/key'],
   decisions: ['POST /decisions', 'introspect a session'],
   handmade: ['read a masked token', 'create a token, with an audit entry'],
   uses: ['POST /proxy/NAME/… with one of 20 tokens'],
-  writes: ['create and authorize a session, slow fsync'],
-  audit: ['audit verify of a million entries'],
   growth: ['look up a session key, 1,000,000 of each'],
-  citus: ['GET /applications/key, 1,000 tenants in rotation', 'POST /tokens, 1,000 tenants in rotation'],
   strictness: ['requests accepted after revocation, two nodes on PostgreSQL under load'],
   start: ['cold start to ready, one file', 'memory when idle, one file'],
-  decide: ['decide() with 10 rules'],
 };
 
 /** A selection of rows: those by database, and those that apply to both. */

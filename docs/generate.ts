@@ -33,7 +33,7 @@ const pages: Record<string, () => string> = {
   'reference/permissions.md': permissionsPage,
   'reference/access-file.md': accessFilePage,
   'reference/cli.md': cliPage,
-  'security/torture.md': torturePage,
+  '../torture/RESULTS.md': torturePage,
   'decisions/README.md': decisionsPage,
 };
 
@@ -212,30 +212,12 @@ function optionTable(options: readonly Option[]): string {
 }
 
 function torturePage(): string {
-  const text = read('../torture/results.json');
-  const results = text === undefined ? undefined : (JSON.parse(text) as StoredResults);
+  const { rows } = JSON.parse(read('../torture/results.json') ?? '{"rows":[]}') as StoredResults;
   return lines(
-    '# Torture tests',
-    'The torture tests attack the guarantees of the [threat model](threat-model.md) and inject faults: killed processes, full disks, broken connections. They run the real program on SQLite and PostgreSQL, and where [Citus](../scaling.md) is installed, some of them on a coordinator with two workers.',
-    '```sh\nnpm run torture -- --short\n```',
-    table(
-      ['option', 'meaning'],
-      [
-        ['`--short`', 'small sizes; this form is part of `npm run test:all`'],
-        ['`--seed N`', 'repeats a run'],
-        ['`--only NAME,NAME`', 'runs only these tests'],
-        ['`--on SQLite`, `--on PostgreSQL`, `--on Citus`', 'runs on one database'],
-      ],
-    ),
-    'Without `--short`, the results are written to `torture/results.json`. Earlier results of tests that did not run remain. The run exits with 1 if a test fails. A test that does not finish on a slow machine is neither passed nor failed; the run then exits with 3. `npm run torture:planted` checks the tests themselves: it inserts known bugs into a copy of the project, one at a time, and a test must fail for each bug.',
-    '## Results',
-    ...(results
-      ? [
-          `The newest full run of each test, with its commit. A \`+\` marks uncommitted changes. Figures and seeds are in \`torture/results.json\`. Tests that have never run in full are not in the table.`,
-          ...new Set(results.rows.flatMap(({ versions }) => (versions ? [`Versions: ${versions}.`] : []))),
-          tortureTable(results.rows),
-        ]
-      : ['No full run has been recorded yet.']),
+    '# Results of the torture tests',
+    'The newest full run of each [torture test](../docs/security/torture.md) on each database, with its commit. A `+` marks uncommitted changes. Figures and seeds are in `results.json`.',
+    ...new Set(rows.flatMap(({ versions }) => (versions ? [`Versions: ${versions}.`] : []))),
+    tortureTable(rows),
   );
 }
 

@@ -215,6 +215,11 @@ describe('the pages quote what the code says:', () => {
     expect([...inTable, ...inText].filter((text) => !others.includes(text) && !isWritten(text))).toEqual([]);
   });
 
+  test('every torture test is on the page about them', () => {
+    const rows = filesIn('torture/rows', /\.ts$/).map((path) => /([\w-]+)\.ts$/.exec(path)?.[1] as string);
+    expect(rows.filter((name) => !read('docs/security/torture.md').includes(`\`${name}\``))).toEqual([]);
+  });
+
   test('settings of limits', () => {
     const limits = settingList
       .map(({ variable }) => variable)

@@ -66,7 +66,8 @@ const seconds = Math.round((performance.now() - began) / 1000);
 console.log(
   `\n${count('holds')} hold, ${count('FAILS')} fail, ${count('not finished')} did not finish, in ${seconds} s`,
 );
-if (!values.short) console.log('Results are in torture/results.json. Run npm run docs to update the page.');
+if (!values.short)
+  console.log('Results are in torture/results.json. Run npm run docs to update torture/RESULTS.md.');
 process.exitCode = count('FAILS') > 0 ? 1 : count('not finished') > 0 ? 3 : 0;
 
 function report(result: Result): void {
