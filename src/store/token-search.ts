@@ -44,7 +44,7 @@ export function termsOf(
   );
 }
 
-function hmac(key: Uint8Array, text: string): Buffer {
+export function hmac(key: Uint8Array, text: string): Buffer {
   return createHmac('sha256', key).update(text).digest();
 }
 

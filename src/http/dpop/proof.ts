@@ -100,7 +100,7 @@ export class ProofVerifier {
   }
 }
 
-function readSigningKey(encodedHeader: string): SigningKey {
+export function readSigningKey(encodedHeader: string): SigningKey {
   const { alg, jwk: given } = parse(Header, encodedHeader);
   if (secretMembers.some((member) => Object.hasOwn(given, member)))
     throw new ProofError('has a `jwk` with members of a private or symmetric key');
