@@ -249,12 +249,11 @@ function decisionsPage(): string {
   const rows = readdirSync(join(here, 'decisions'))
     .filter((name) => /^\d{4}-.*\.md$/.test(name))
     .sort()
-    .map((name) => [name.slice(0, 4), `[${titleOf(`decisions/${name}`)}](${name})`]);
+    .map((name) => `- [${titleOf(`decisions/${name}`)}](${name})`);
   return lines(
     '# Design decisions',
     'Decisions about security, durability and compatibility, with the alternatives that were rejected and why. Read the page before you change what it describes.',
-    table(['number', 'decision'], rows),
-    'Tuning notes are in [performance](../performance.md). Terms are in the [glossary](../glossary.md).',
+    rows.join('\n'),
   );
 }
 

@@ -1,8 +1,8 @@
 /** Takes the screenshots of the console and of the demo in docs/images, with the demo's data: `npm run screenshots`. */
-import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { type BackendSettings, startBackend } from '../demo/backend.ts';
 import { seed } from '../demo/seed.ts';
 import { openApp } from '../src/app.ts';
@@ -81,14 +81,6 @@ const screenshots: readonly Screenshot[] = [
   },
 ];
 
-/** Buttons of the demo, and what its hint says afterwards. */
-const demoSteps = [
-  ['create', 'no access'],
-  ['authorize', 'with mask. Read'],
-  ['read', 'create a new session to compare'],
-  ['read-other', 'says why'],
-] as const;
-
 const folder = mkdtempSync(join(tmpdir(), 'sallyport-screenshots-'));
 const images = join(import.meta.dirname, 'images');
 mkdirSync(images, { recursive: true });
@@ -107,7 +99,7 @@ settings.resolve({
 });
 await app.flush();
 
-/** `npm run screenshots -- demo` takes only this one. */
+/** `npm run screenshots -- frames-card` takes only this one. */
 const only = process.argv[2];
 const browser = await openBrowser();
 for (const { name, dark = false, width = 1240, height, prepare } of screenshots) {
@@ -125,43 +117,11 @@ for (const { name, dark = false, width = 1240, height, prepare } of screenshots)
   await page.close();
   console.log(`${path} (${Math.round(statSync(path).size / 1024)} kB)`);
 }
-if (only === undefined || only === 'demo') await takeDemo(browser, backend.url.origin);
 if (only === undefined || only === 'frames-card') await takeFrames();
 await browser.close();
 await backend.stop(true);
 await app.close();
 rmSync(folder, { recursive: true });
-
-/** An SVG that shows a screenshot of the demo after each step, two seconds each. */
-async function takeDemo(browser: Browser, url: string): Promise<void> {
-  const [width, height, seconds] = [1080, 700, 2];
-  const page = await browser.newPage({ viewport: { width, height }, reducedMotion: 'reduce' });
-  await page.goto(url);
-  await page.waitForSelector('body[data-ready]');
-  const frames: string[] = [];
-  for (const [button, hint] of demoSteps) {
-    await page.click(`#${button}`);
-    await page.waitForSelector(`#hint:has-text("${hint}")`);
-    await page.waitForLoadState('networkidle');
-    frames.push((await page.screenshot({ type: 'jpeg', quality: 70 })).toString('base64'));
-  }
-  const share = 100 / frames.length;
-  const images = frames.map(
-    (frame, at) =>
-      `<image width="${width}" height="${height}" style="animation-delay: ${at * seconds}s" href="data:image/jpeg;base64,${frame}" />`,
-  );
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="The demo: a page creates a session, the backend authorizes it, and the page reads a masked card.">
-<style>
-image { opacity: 0; animation: show ${frames.length * seconds}s step-end infinite }
-@keyframes show { 0% { opacity: 1 } ${share}% { opacity: 0 } }
-@media (prefers-reduced-motion: reduce) { image { animation: none } image:nth-of-type(3) { opacity: 1 } }
-</style>
-${images.join('\n')}
-</svg>
-`;
-  writeFileSync(join(import.meta.dirname, 'images/demo.svg'), svg);
-  await page.close();
-}
 
 /** The demo's page with frames, after a card was stored, revealed and charged. */
 async function takeFrames(): Promise<void> {
