@@ -737,6 +737,12 @@ export interface Destination {
   origin: string;
   /** Requests that callers may send. */
   requests: Array<{
+    /** Name of the request, unique in the destination. Programs that choose requests for a model use it. */
+    name?: string;
+    /** What the request does, for people and models that choose it. */
+    description?: string;
+    /** JSON Schema 2020-12 that the body must meet, at most 8 KiB. Keywords: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`, `minimum`, `maximum`, `maxLength`, `description`. A form is checked as an object of strings. */
+    schema?: Record<string, unknown>;
     /** HTTP method. */
     method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
     /** Path pattern. */
@@ -754,8 +760,10 @@ export interface Destination {
     query: Array<string>;
     /** Headers of the caller that are passed on. */
     headers: Array<string>;
-    /** The parts of the reply that the caller gets besides the status. */
-    reply: Array<string>;
+    /** `any`: the body has any content type and up to 32 MiB, and is passed on unchanged, neither parsed nor searched. */
+    body?: 'any';
+    /** The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. `stream`: status, content type and body of any type, as they arrive. */
+    reply: Array<string> | 'stream';
   }>;
   /** Names of the headers that are added to every request. */
   header_names: Array<string>;
@@ -763,8 +771,12 @@ export interface Destination {
   client_certificate?: string;
   /** CA certificates in PEM that are trusted instead of the public ones. */
   ca?: string;
-  /** Seconds for the whole exchange. */
+  /** Seconds for the whole exchange; of streams between bytes. */
   timeout: number;
+  /** Requests at a time in each process. */
+  max_in_flight: number;
+  /** Headers of callers that are dropped. */
+  ignored_headers: Array<string>;
   /** The application that created it. */
   created_by?: string;
   /** When it was created. */
@@ -786,16 +798,28 @@ export interface DestinationCreate {
   client_certificate?: string;
   /** CA certificates in PEM that are trusted instead of the public ones. */
   ca?: string;
-  /** Seconds for the whole exchange, 1 to 60. 25 by default. */
+  /** Seconds for the whole exchange, 1 to 60. 25 by default. Of streams: until the first byte, and between bytes, up to 600. */
   timeout?: number;
+  /** Requests at a time in each process, 1 to 1000. 50 by default. */
+  max_in_flight?: number;
+  /** Headers that callers' libraries send and that are dropped, such as `x-stainless-*`. Other headers that are not listed are an error. */
+  ignored_headers?: Array<string>;
   /** `https://host[:port]`. Cannot be changed later. */
   origin: string;
 }
 
 export interface DestinationRequest {
+  /** Name of the request, unique in the destination. Programs that choose requests for a model use it. */
+  name?: string;
+  /** What the request does, for people and models that choose it. */
+  description?: string;
+  /** JSON Schema 2020-12 that the body must meet, at most 8 KiB. Keywords: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`, `minimum`, `maximum`, `maxLength`, `description`. A form is checked as an object of strings. */
+  schema?: Record<string, unknown> | null;
+  /** `any`: the body has any content type and up to 32 MiB, and is passed on unchanged, neither parsed nor searched. */
+  body?: 'any';
   /** HTTP method. */
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Path of the request. A segment such as `:id` matches any one segment. */
+  /** Path of the request. A segment such as `:id` matches any one segment. In an entry without placeholders, a last `/*` matches one or more segments. */
   path: string;
   /** Where tokens may be inserted. */
   placeholders?: Array<{
@@ -810,8 +834,8 @@ export interface DestinationRequest {
   query?: Array<string>;
   /** Headers of the caller that are passed on, besides `Idempotency-Key` and `SVC-REQUEST-ID`. */
   headers?: Array<string>;
-  /** The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. */
-  reply?: Array<string>;
+  /** The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. `stream`: status, content type and body of any type, as they arrive. */
+  reply?: Array<string> | 'stream';
 }
 
 export interface DestinationPage {
@@ -831,8 +855,12 @@ export interface DestinationUpdate {
   client_certificate?: string;
   /** CA certificates in PEM that are trusted instead of the public ones. */
   ca?: string;
-  /** Seconds for the whole exchange, 1 to 60. 25 by default. */
+  /** Seconds for the whole exchange, 1 to 60. 25 by default. Of streams: until the first byte, and between bytes, up to 600. */
   timeout?: number;
+  /** Requests at a time in each process, 1 to 1000. 50 by default. */
+  max_in_flight?: number;
+  /** Headers that callers' libraries send and that are dropped, such as `x-stainless-*`. Other headers that are not listed are an error. */
+  ignored_headers?: Array<string>;
   /** Read-only. May be sent unchanged; a different value is rejected. */
   id?: string | null;
   /** Read-only. May be sent unchanged; a different value is rejected. */
@@ -849,6 +877,51 @@ export interface DestinationUpdate {
   modified_at?: string | null;
   /** Read-only. May be sent unchanged; a different value is rejected. */
   header_names?: Array<string>;
+}
+
+export interface UsableDestinationPage {
+  pagination: Pagination;
+  /** The entries of this page. */
+  data: Array<UsableDestination>;
+}
+
+export interface UsableDestination {
+  /** Name in the path `/proxy/NAME/…`. */
+  name: string;
+  /** `https://host[:port]`. */
+  origin: string;
+  /** The requests that you can send. */
+  requests: Array<{
+    /** Name of the request, unique in the destination. Programs that choose requests for a model use it. */
+    name?: string;
+    /** What the request does, for people and models that choose it. */
+    description?: string;
+    /** JSON Schema 2020-12 that the body must meet, at most 8 KiB. Keywords: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`, `minimum`, `maximum`, `maxLength`, `description`. A form is checked as an object of strings. */
+    schema?: Record<string, unknown>;
+    /** HTTP method. */
+    method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+    /** Path pattern. */
+    path: string;
+    /** Where tokens may be inserted. */
+    placeholders: Array<{
+      /** Where the request has the placeholder. */
+      at: string;
+      /** JSON pointer into the token's data. */
+      from?: string;
+      /** Put before the value. */
+      prefix?: string;
+    }>;
+    /** Query parameters that the caller may send. */
+    query: Array<string>;
+    /** Headers of the caller that are passed on. */
+    headers: Array<string>;
+    /** `any`: the body has any content type and up to 32 MiB, and is passed on unchanged, neither parsed nor searched. */
+    body?: 'any';
+    /** The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. `stream`: status, content type and body of any type, as they arrive. */
+    reply: Array<string> | 'stream';
+  }>;
+  /** Headers that are dropped. Others must be listed. */
+  ignored_headers: Array<string>;
 }
 
 export interface Decision {
@@ -1991,6 +2064,22 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** List the destinations that your key can use */
+  listUsableDestinations: {
+    input: {
+      query?: {
+        /** The page number, starting at 1. */
+        page?: number;
+        /** The maximum number of entries on a page. */
+        size?: number;
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
+        start?: string;
+        /** Filter by a part of the name. Ignores case. */
+        name?: string;
+      };
+    };
+    reply: UsableDestinationPage;
+  };
   /** Check access */
   decide: { input: { body: DecisionRequest }; reply: Decision | Decisions };
   /** Find out who has access */
@@ -2236,6 +2325,7 @@ export const operations = {
   getDestination: ['GET', '/destinations/{id}'],
   updateDestination: ['PUT', '/destinations/{id}'],
   deleteDestination: ['DELETE', '/destinations/{id}'],
+  listUsableDestinations: ['GET', '/proxy'],
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
   diffAccess: ['GET', '/access/diff'],
@@ -2289,6 +2379,7 @@ export const requiredPermissions: { readonly [Name in keyof Operations]?: BuiltI
   getDestination: 'destination:read',
   updateDestination: 'destination:update',
   deleteDestination: 'destination:delete',
+  listUsableDestinations: 'token:use',
   decide: 'decision:create',
   whoHasAccess: 'access:review',
   diffAccess: 'access:review',

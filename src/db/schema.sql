@@ -452,6 +452,8 @@ create table destinations (
   certificate text,
   ca text,
   timeout integer not null,
+  max_in_flight integer not null,
+  ignored_headers text not null,
   secrets bytea not null,
   created_by uuid,
   created_at bigint not null,

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import {
   changeFields,
   containsNoSecret,
+  Description,
   Id,
   optional,
   optionalList,
@@ -13,6 +14,8 @@ import {
   Uuid,
 } from './common-fields.ts';
 import type { Errors } from './error.ts';
+import { type RequestSchema, requestSchemaError } from './request-schema.ts';
+import { check } from './validate.ts';
 
 export const maxDestinations = 100;
 /** Maximum number of placeholders of a request, and of tokens in it. */
@@ -40,6 +43,8 @@ const Origin = z
 
 export const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const;
 
+const takesBody = (method: string) => method !== 'GET' && method !== 'DELETE';
+
 /** A segment of a path without escapes. `.` and `..` are excluded: servers resolve them. */
 const segment = /^(?!\.{1,2}$)[A-Za-z0-9._~!$&'()*+,=:@-]+$/;
 const variable = /^:[A-Za-z][A-Za-z0-9_]*$/;
@@ -51,13 +56,14 @@ function hasSegments(path: string, isValid: (part: string) => boolean): boolean 
 const PathPattern = z
   .string()
   .max(500)
+  .refine((path) => {
+    const start = path.replace(/\/\*$/, '');
+    const isPart = (part: string) => (part.startsWith(':') ? variable : segment).test(part);
+    return (start === '' && path !== '') || hasSegments(start, isPart);
+  }, 'must be a path such as /v1/charges/:id, without escapes, empty segments and dot segments')
   .refine(
-    (path) => hasSegments(path, (part) => (part.startsWith(':') ? variable : segment).test(part)),
-    'must be a path such as /v1/charges/:id, without escapes, empty segments and dot segments',
-  )
-  .refine(
-    (path) => !path.includes('*'),
-    'must not contain *, which matches nothing else: a variable such as :id matches any one segment',
+    (path) => !path.replace(/\/\*$/, '').includes('*'),
+    'can have * only as its last segment, as in /v1/*: a variable such as :id matches any one segment',
   )
   .refine(containsNoSecret, secretError);
 
@@ -66,12 +72,15 @@ export function isPlainPath(path: string): boolean {
   return hasSegments(path, (part) => segment.test(part));
 }
 
-/** Whether the raw path of a request has the segments of the pattern. A variable matches one segment. */
+const isWide = (pattern: string) => pattern.endsWith('/*');
+
+/** Whether the raw path has the segments of the pattern. A variable matches one segment, a last `*` one or more. */
 export function matchesPath(pattern: string, path: string): boolean {
   const [wanted, given] = [pattern.split('/'), path.split('/')];
-  return (
-    wanted.length === given.length && wanted.every((part, at) => part.startsWith(':') || part === given[at])
-  );
+  const matches = isWide(pattern)
+    ? wanted.pop() === '*' && given.length > wanted.length && path !== '/'
+    : wanted.length === given.length;
+  return matches && wanted.every((part, at) => part.startsWith(':') || part === given[at]);
 }
 
 const fieldName = /^[!#$%&'*+.^_`|~0-9a-z-]{1,100}$/;
@@ -122,10 +131,69 @@ const Placeholder = z.strictObject({
 });
 export type Placeholder = z.output<typeof Placeholder>;
 
+/** What the reply of an entry is if it is neither parsed nor cut. */
+export const streamed = 'stream';
+const maxReplyParts = 50;
+const ReplyParts = z
+  .array(place({ form: false, whole: true }, (name) => ownHeader.test(name) || ownReplyHeader.test(name)))
+  .max(maxReplyParts);
+const Reply = z
+  .unknown()
+  .transform((reply, context): z.output<typeof ReplyParts> | typeof streamed => {
+    if (reply === streamed) return reply;
+    const checked = check(ReplyParts, reply);
+    if ('data' in checked) return checked.data;
+    for (const { path, message } of checked.faults)
+      context.addIssue({ code: 'custom', path: [...path], message });
+    return z.NEVER;
+  })
+  .nullish()
+  .transform((reply) => reply ?? [])
+  .meta({
+    anyOf: [
+      { type: 'array', items: { type: 'string', maxLength: 200 }, maxItems: maxReplyParts },
+      { type: 'string', const: streamed },
+      { type: 'null' },
+    ],
+  });
+
+const descriptions = {
+  name: 'Name of the request, unique in the destination. Programs that choose requests for a model use it.',
+  description: 'What the request does, for people and models that choose it.',
+  schema:
+    'JSON Schema 2020-12 that the body must meet, at most 8 KiB. Keywords: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`, `minimum`, `maximum`, `maxLength`, `description`. A form is checked as an object of strings.',
+  body: '`any`: the body has any content type and up to 32 MiB, and is passed on unchanged, neither parsed nor searched.',
+  reply:
+    'The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body. `stream`: status, content type and body of any type, as they arrive.',
+};
+
 const DestinationRequest = z
   .strictObject({
+    name: optional(
+      z
+        .string()
+        .regex(/^[A-Za-z0-9_-]{1,50}$/, 'must have 1 to 50 characters of A-Z, a-z, 0-9, _ and -')
+        .refine(containsNoSecret, secretError),
+    ).describe(descriptions.name),
+    description: optional(Description).describe(descriptions.description),
+    schema: optional(
+      z
+        .unknown()
+        .superRefine((schema, context) => {
+          const error = schema === null ? undefined : requestSchemaError(schema);
+          if (error !== undefined) context.addIssue(error);
+        })
+        .transform((schema) => schema as RequestSchema),
+    ).meta({
+      type: ['object', 'null'],
+      additionalProperties: true,
+      description: descriptions.schema,
+    }),
+    body: optional(z.literal('any')).describe(descriptions.body),
     method: z.enum(methods).describe('HTTP method.'),
-    path: PathPattern.describe('Path of the request. A segment such as `:id` matches any one segment.'),
+    path: PathPattern.describe(
+      'Path of the request. A segment such as `:id` matches any one segment. In an entry without placeholders, a last `/*` matches one or more segments.',
+    ),
     placeholders: optionalList(z.array(Placeholder).max(maxPlaceholders)).describe(
       'Where tokens may be inserted.',
     ),
@@ -135,20 +203,35 @@ const DestinationRequest = z
     headers: optionalList(z.array(HeaderName).max(20)).describe(
       'Headers of the caller that are passed on, besides `Idempotency-Key` and `SVC-REQUEST-ID`.',
     ),
-    reply: optionalList(
-      z
-        .array(
-          place({ form: false, whole: true }, (name) => ownHeader.test(name) || ownReplyHeader.test(name)),
-        )
-        .max(50),
-    ).describe(
-      'The parts of the reply that the caller gets besides the status: JSON pointers into the body and headers such as `header:request-id`. The empty pointer is the whole body.',
-    ),
+    reply: Reply.describe(descriptions.reply),
+  })
+  .refine(({ path, placeholders }) => !isWide(path) || placeholders.length === 0, {
+    path: ['path'],
+    error: 'can end in /* only in an entry without placeholders',
   })
   .refine(
+    ({ body, method, placeholders, schema }) =>
+      body === undefined || (takesBody(method) && placeholders.length === 0 && schema === undefined),
+    {
+      path: ['body'],
+      error: 'can be any only in an entry with a body, without placeholders and without a schema',
+    },
+  )
+  .refine(({ schema, method }) => schema === undefined || takesBody(method), {
+    path: ['schema'],
+    error: 'can only be in a request with a body',
+  })
+  .refine(
+    ({ reply, placeholders }) =>
+      reply !== streamed || placeholders.every(({ at }) => at.startsWith(headerPrefix)),
+    {
+      path: ['reply'],
+      error: 'can be stream only in an entry without placeholders in its body',
+    },
+  )
+  .refine(
     ({ method, placeholders }) =>
-      (method !== 'GET' && method !== 'DELETE') ||
-      placeholders.every(({ at }) => at.startsWith(headerPrefix)),
+      takesBody(method) || placeholders.every(({ at }) => at.startsWith(headerPrefix)),
     { path: ['placeholders'], error: 'can only be headers in a request without a body' },
   )
   .refine(({ placeholders }) => new Set(placeholders.map(({ at }) => at)).size === placeholders.length, {
@@ -156,9 +239,18 @@ const DestinationRequest = z
     error: 'must not have the same place twice',
   })
   .meta({ id: 'DestinationRequest' });
-export type DestinationRequest = z.output<typeof DestinationRequest>;
+type Parsed = z.output<typeof DestinationRequest>;
+type MayLack = 'name' | 'description' | 'schema' | 'body';
+export type DestinationRequest = Omit<Parsed, MayLack> & Partial<Pick<Parsed, MayLack>>;
 
-const Requests = z.array(DestinationRequest).min(1, 'must list at least one request').max(50);
+const Requests = z
+  .array(DestinationRequest)
+  .min(1, 'must list at least one request')
+  .max(50)
+  .refine((requests) => {
+    const names = requests.flatMap(({ name }) => name ?? []);
+    return new Set(names).size === names.length;
+  }, 'must not have the same name twice');
 
 const HeaderValue = z
   .string()
@@ -215,6 +307,20 @@ const secretFields = {
 /** Seconds. */
 const defaultTimeout = 25;
 export const maxTimeout = 60;
+/** Of streams: until the first byte, and between bytes. */
+const maxStreamTimeout = 600;
+const [defaultInFlight, maxInFlight] = [50, 1000];
+
+const IgnoredHeaders = z.array(
+  z
+    .string()
+    .transform((name) => name.toLowerCase())
+    .refine(
+      (name) => fieldName.test(name) && /^[^*]+(?:(?<=..)\*)?$/.test(name),
+      'must be the name of a header, or its first characters and *, as in x-stainless-*',
+    )
+    .refine(containsNoSecret, secretError),
+);
 
 const changeableFields = {
   name: DestinationName.describe('Name in the path `/proxy/NAME/…`. Unique in the tenant.'),
@@ -226,9 +332,17 @@ const changeableFields = {
       'must be PEM: one or more certificates',
     ),
   ).describe('CA certificates in PEM that are trusted instead of the public ones.'),
-  timeout: optional(z.int().min(1).max(maxTimeout))
+  timeout: optional(z.int().min(1).max(maxStreamTimeout))
     .transform((seconds) => seconds ?? defaultTimeout)
-    .describe(`Seconds for the whole exchange, 1 to ${maxTimeout}. ${defaultTimeout} by default.`),
+    .describe(
+      `Seconds for the whole exchange, 1 to ${maxTimeout}. ${defaultTimeout} by default. Of streams: until the first byte, and between bytes, up to ${maxStreamTimeout}.`,
+    ),
+  max_in_flight: optional(z.int().min(1).max(maxInFlight))
+    .transform((requests) => requests ?? defaultInFlight)
+    .describe(`Requests at a time in each process, 1 to ${maxInFlight}. ${defaultInFlight} by default.`),
+  ignored_headers: optionalList(IgnoredHeaders.max(50)).describe(
+    "Headers that callers' libraries send and that are dropped, such as `x-stainless-*`. Other headers that are not listed are an error.",
+  ),
 };
 
 export const DestinationCreate = z
@@ -253,6 +367,28 @@ export type DestinationUpdate = z.output<typeof DestinationUpdate>;
 
 const { expires_at: _, ...changes } = changeFields;
 
+/** A request in responses. */
+export const ListedRequest = z.object({
+  name: Text.optional().describe(descriptions.name),
+  description: Text.optional().describe(descriptions.description),
+  schema: z.record(z.string(), z.unknown()).optional().describe(descriptions.schema),
+  method: z.enum(methods).describe('HTTP method.'),
+  path: Text.describe('Path pattern.'),
+  placeholders: z
+    .array(
+      z.object({
+        at: Text.describe('Where the request has the placeholder.'),
+        from: Text.optional().describe("JSON pointer into the token's data."),
+        prefix: Text.optional().describe('Put before the value.'),
+      }),
+    )
+    .describe('Where tokens may be inserted.'),
+  query: z.array(z.string()).describe('Query parameters that the caller may send.'),
+  headers: z.array(z.string()).describe('Headers of the caller that are passed on.'),
+  body: z.literal('any').optional().describe(descriptions.body),
+  reply: z.union([z.array(z.string()), z.literal(streamed)]).describe(descriptions.reply),
+});
+
 /** A destination in responses: without header values and private key. */
 export const Destination = z
   .object({
@@ -260,32 +396,13 @@ export const Destination = z
     tenant_id: Uuid.describe('The tenant that the destination belongs to.'),
     name: Text.describe('Name in the path `/proxy/NAME/…`.'),
     origin: Text.describe('`https://host[:port]`.'),
-    requests: z
-      .array(
-        z.object({
-          method: z.enum(methods).describe('HTTP method.'),
-          path: Text.describe('Path pattern.'),
-          placeholders: z
-            .array(
-              z.object({
-                at: Text.describe('Where the request has the placeholder.'),
-                from: Text.optional().describe("JSON pointer into the token's data."),
-                prefix: Text.optional().describe('Put before the value.'),
-              }),
-            )
-            .describe('Where tokens may be inserted.'),
-          query: z.array(z.string()).describe('Query parameters that the caller may send.'),
-          headers: z.array(z.string()).describe('Headers of the caller that are passed on.'),
-          reply: z
-            .array(z.string())
-            .describe('The parts of the reply that the caller gets besides the status.'),
-        }),
-      )
-      .describe('Requests that callers may send.'),
+    requests: z.array(ListedRequest).describe('Requests that callers may send.'),
     header_names: z.array(z.string()).describe('Names of the headers that are added to every request.'),
     client_certificate: Text.optional().describe('Client certificate in PEM, without its private key.'),
     ca: Text.optional().describe('CA certificates in PEM that are trusted instead of the public ones.'),
-    timeout: z.int().describe('Seconds for the whole exchange.'),
+    timeout: z.int().describe('Seconds for the whole exchange; of streams between bytes.'),
+    max_in_flight: z.int().describe('Requests at a time in each process.'),
+    ignored_headers: z.array(z.string()).describe('Headers of callers that are dropped.'),
     ...changes,
   })
   .meta({ id: 'Destination' });
@@ -301,6 +418,15 @@ export function readOnlyErrors(current: Destination, sent: DestinationUpdate): E
       ? 'cannot be changed: create another destination'
       : 'is read-only: omit it or send its current value';
   return Object.fromEntries(fields.map((field) => [field, [message(field)]]));
+}
+
+/** Only streams can take longer than a connection of a client may be idle. */
+export function timeoutErrors({
+  timeout,
+  requests,
+}: Pick<DestinationCreate, 'timeout' | 'requests'>): Errors {
+  if (timeout <= maxTimeout || requests.some(({ reply }) => reply === streamed)) return {};
+  return { timeout: [`can be more than ${maxTimeout} only if a request has the reply stream`] };
 }
 
 /** Errors for headers that are added to every request and are also placeholders or headers of callers. */

@@ -271,6 +271,17 @@ export function needsReveal(principal: Principal, { from, to, renders, merges }:
   return compareAccess(mostVisible(principal, from), mostVisible(principal, to)) < 0;
 }
 
+/** The ids of the destinations that rules of the caller name, for tokens of any container. They may have been deleted. */
+export function usableDestinations({ policy, ceiling }: Principal): Set<string> {
+  const named = ({ rules }: Policy) =>
+    new Set(
+      rules.flatMap(({ permissions, rule }) =>
+        permissions.has('token:use') ? (rule.destinations ?? []) : [],
+      ),
+    );
+  return ceiling ? named(policy).intersection(named(ceiling)) : named(policy);
+}
+
 /** The destinations where the caller can use a token. */
 function reaches({ policy, ceiling }: Principal, resource: Resource): Set<string> {
   const own = destinationsFor(policy, resource);

@@ -29,6 +29,7 @@ import {
   deleteDestination,
   getDestination,
   listDestinations,
+  listUsableDestinations,
   updateDestination,
 } from './endpoints/destinations.ts';
 import { getDocs, getDocsPage, getHome, openApiEndpoint } from './endpoints/docs.ts';
@@ -105,6 +106,7 @@ const api: readonly Route[] = [
   route('GET',    '/destinations/:id',              'destination:read',              getDestination),
   route('PUT',    '/destinations/:id',              'destination:update',            updateDestination),
   route('DELETE', '/destinations/:id',              'destination:delete',            deleteDestination),
+  route('GET',    '/proxy',                         'token:use',                     listUsableDestinations),
   route('POST',   '/decisions',                     'decision:create',               decide),
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),
   route('GET',    '/access/diff',                   'access:review',                 diffAccess),

@@ -191,7 +191,9 @@ class Turn implements Applicant {
     const work = read
       ? read(call, app)
       : runChange(route as Exclude<KeyedRoute, { kind: 'read' }>, call, this.request, app);
-    return isLimited(this.#caller) ? this.#counted(work, read !== undefined && !route.isRaw, call) : work;
+    return isLimited(this.#caller) && !route.spendsNoUse
+      ? this.#counted(work, read !== undefined && !route.isRaw, call)
+      : work;
   }
 
   /** Waits for the reply, and spends a use of the delegation. Throws `unauthenticated` if no use is left. */

@@ -35,6 +35,8 @@ export const destinationTable = table('destinations', {
   certificate: optional(text),
   ca: optional(shown(text)),
   timeout: shown(integer),
+  max_in_flight: shown(integer),
+  ignored_headers: shownJson<string[]>(),
   secrets: bytes,
   created_by: optional(shown(uuid)),
   created_at: shownTime,
@@ -170,10 +172,14 @@ function changeable({
   certificate,
   ca,
   timeout,
+  max_in_flight,
+  ignored_headers,
 }: Omit<DestinationFields, 'origin'>) {
   const names = Object.keys(secrets.headers).sort();
-  const texts = { requests: JSON.stringify(requests), header_names: JSON.stringify(names) };
-  return { name, ...texts, certificate, ca, timeout };
+  const lists = { requests, header_names: names, ignored_headers };
+  const texts = Object.entries(lists).map(([column, list]) => [column, JSON.stringify(list)] as const);
+  const columns = Object.fromEntries(texts) as Record<keyof typeof lists, string>;
+  return { name, ...columns, certificate, ca, timeout, max_in_flight };
 }
 
 type Owner = Pick<Row, 'tenant_id' | 'id' | 'origin' | 'modified_at'>;

@@ -2,7 +2,7 @@
 
 import type { Application, ApplicationType, Setting } from '../domain/application.ts';
 import type { Person } from '../domain/audit.ts';
-import type { Destination } from '../domain/destination.ts';
+import type { Destination, DestinationRequest } from '../domain/destination.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Digest, Minted, Secret } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
@@ -84,7 +84,8 @@ export interface DestinationSecrets {
 }
 
 export interface DestinationFields
-  extends Pick<Destination, 'name' | 'origin' | 'requests' | 'ca' | 'timeout'> {
+  extends Pick<Destination, 'name' | 'origin' | 'ca' | 'timeout' | 'max_in_flight' | 'ignored_headers'> {
+  readonly requests: readonly DestinationRequest[];
   readonly certificate: string | undefined;
   readonly secrets: DestinationSecrets;
 }

@@ -11,6 +11,8 @@ const fields = (name: string) => ({
   ca: undefined,
   certificate: undefined,
   timeout: 25,
+  max_in_flight: 50,
+  ignored_headers: [],
   secrets: { headers: { authorization: new Secret('Bearer 1') }, privateKey: undefined },
 });
 

@@ -44,17 +44,21 @@ interface Draft {
   readonly ca: string;
   /** A destination is read without its private key. If the certificate is unchanged, the stored key remains. */
   readonly client_certificate: string;
+  /** Fields that the editor does not show. They remain as they are. */
+  readonly others: Partial<Pick<Destination, 'max_in_flight' | 'ignored_headers'>>;
 }
 
 function draftOf(destination: Destination | undefined): Draft {
   const { name = '', origin = '', timeout = 25, ca = '', client_certificate = '' } = destination ?? {};
   const requests = destination ? destination.requests.map(requestDraft) : [emptyRequest];
   const headers = destination && destination.header_names.length > 0 ? undefined : [];
-  return { name, origin, timeout: String(timeout), requests, headers, ca, client_certificate };
+  const { max_in_flight, ignored_headers } = destination ?? {};
+  const others = { ...(max_in_flight && { max_in_flight }), ...(ignored_headers && { ignored_headers }) };
+  return { name, origin, timeout: String(timeout), requests, headers, ca, client_certificate, others };
 }
 
 /** Checks the draft with the schema of the service. */
-function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certificate }: Draft): {
+function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certificate, others }: Draft): {
   fields?: Fields;
   errors: Errors;
 } {
@@ -66,6 +70,7 @@ function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certifi
     headers: headers && Object.fromEntries(headers.map((each) => [each.name.trim(), each.value])),
     ca: ca.trim() || undefined,
     client_certificate: client_certificate.trim() || undefined,
+    ...others,
   });
   if ('data' in checked) return { fields: checked.data as Fields, errors: {} };
   return {

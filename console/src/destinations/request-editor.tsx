@@ -17,6 +17,8 @@ export interface RequestDraft {
   readonly reply: string;
   /** Whether the reply has the whole body, which is the empty JSON pointer. */
   readonly wholeBody: boolean;
+  /** Fields that the editor does not show. They remain as they are. */
+  readonly others: Partial<Listed>;
 }
 type PlaceholderDraft = Readonly<Record<'at' | 'from' | 'prefix', string>>;
 
@@ -29,17 +31,21 @@ export const emptyRequest: RequestDraft = {
   headers: '',
   reply: '',
   wholeBody: false,
+  others: {},
 };
 
-export function requestDraft({ method, path, placeholders, query, headers, reply }: Listed): RequestDraft {
+export function requestDraft(listed: Listed): RequestDraft {
+  const { method, path, placeholders, query, headers, reply, ...others } = listed;
+  const parts = reply === 'stream' ? [] : reply;
   return {
+    others: { ...others, ...(reply === 'stream' && { reply }) },
     method,
     path,
     placeholders: placeholders.map((each) => ({ ...emptyPlaceholder, ...each })),
     query: query.join('\n'),
     headers: headers.join('\n'),
-    reply: reply.filter((part) => part !== '').join('\n'),
-    wholeBody: reply.includes(''),
+    reply: parts.filter((part) => part !== '').join('\n'),
+    wholeBody: parts.includes(''),
   };
 }
 
@@ -62,6 +68,7 @@ export function requestOf({ method, path, placeholders, ...lists }: RequestDraft
     query: entriesOf(lists.query),
     headers: entriesOf(lists.headers),
     reply: [...(lists.wholeBody ? [''] : []), ...entriesOf(lists.reply)],
+    ...lists.others,
   };
 }
 

@@ -145,7 +145,8 @@ export async function destinationId({ service }: Call, wanted: string): Promise<
 }
 
 function show({ printResult }: Call, destination: Destination): number {
-  const { id, name, origin, requests, header_names, client_certificate, timeout } = destination;
+  const { id, name, origin, requests, header_names, client_certificate, timeout, max_in_flight } =
+    destination;
   const header = etagOf(destination);
   const etag = header && unquoted(header);
   return printResult(
@@ -157,7 +158,9 @@ function show({ printResult }: Call, destination: Destination): number {
       ...requests.map((request, index) => [`request ${index + 1}`, describeRequest(request)] as const),
       ['headers', header_names.join(', ')],
       ['client certificate', client_certificate && 'set'],
+      ['ignored headers', destination.ignored_headers.join(', ')],
       ['timeout', `${timeout} s`],
+      ['max in flight', String(max_in_flight)],
       ['etag', etag],
     ]),
   );

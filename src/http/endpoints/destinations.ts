@@ -1,28 +1,30 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { Id, NameFilter, originalIndex } from '../../domain/common-fields.ts';
+import { Id, NameFilter, originalIndex, Text } from '../../domain/common-fields.ts';
 import {
   type Destination,
   DestinationCreate,
   DestinationUpdate,
   Destination as DestinationView,
   headerConflicts,
+  ListedRequest,
   maxDestinations,
   readOnlyErrors,
   splitCertificate,
+  timeoutErrors,
 } from '../../domain/destination.ts';
 import { type Errors, fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
 import { newId, Secret } from '../../domain/key.ts';
 import type { Resource } from '../../domain/policy.ts';
-import { changeBy } from '../../domain/principal.ts';
+import { changeBy, usableDestinations } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
 import type { Rule } from '../../domain/rule.ts';
 import type { DestinationSecrets, Store, StoredDestination, StoreTransaction } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
-import { example } from '../reference/examples.ts';
+import { example, onePage } from '../reference/examples.ts';
 
 const tag = 'Destinations';
 const params = z.object({
@@ -49,19 +51,15 @@ export const createDestination = changeEndpoint({
     const created = await store.destinations.create(principal.tenantId, id, fields, change, maxDestinations);
     if (created === 'too_many') throw fail('too_many_destinations');
     if (created === 'name_taken') throw fail('destination_exists');
-    const { name, origin, requests, header_names, timeout } = created;
-    const difference = {
-      name: { to: name },
-      origin: { to: origin },
-      requests: { to: requests },
-    } as Difference;
-    return {
-      ...destinationReply(created, 201),
-      entity: entityOf(id),
-      difference: { ...difference, header_names: { to: header_names }, timeout: { to: timeout } },
-    };
+    const shown = ['name', 'origin', 'requests', 'header_names', ...settings] as const;
+    const difference = Object.fromEntries(
+      shown.map((field) => [field, { to: created[field] }]),
+    ) as Difference;
+    return { ...destinationReply(created, 201), entity: entityOf(id), difference };
   },
 });
+
+const settings = ['timeout', 'max_in_flight', 'ignored_headers'] as const;
 
 const ListQuery = listQuery({
   id: oneOrMore(Id, { type: 'string', format: 'uuid' }),
@@ -82,6 +80,47 @@ export const listDestinations = readEndpoint({
       store.destinations.list(principal.tenantId, filter, window),
     );
     return { status: 200, body: await longWork.run(principal, pageText(page)) };
+  },
+});
+
+const Usable = z
+  .object({
+    name: Text.describe('Name in the path `/proxy/NAME/…`.'),
+    origin: Text.describe('`https://host[:port]`.'),
+    requests: z.array(ListedRequest).describe('The requests that you can send.'),
+    ignored_headers: z.array(z.string()).describe('Headers that are dropped. Others must be listed.'),
+  })
+  .meta({ id: 'UsableDestination' });
+const usable = ({ name, origin, requests, ignored_headers }: Destination) => ({
+  ...{ name, origin, requests, ignored_headers },
+});
+
+export const listUsableDestinations = readEndpoint({
+  name: 'listUsableDestinations',
+  tag,
+  summary: 'List the destinations that your key can use',
+  description:
+    'Returns the destinations that a rule of your key names, newest first, with what you need to send their requests. A request with tokens also needs a rule for each token. Spends no use of a delegation.',
+  query: listQuery({ name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.') }),
+  replies: {
+    200: reply(
+      'A page of destinations.',
+      pageOf(Usable),
+      onePage(usable(example.destination as Destination)),
+    ),
+  },
+  failures: ['quarantined'],
+  spendsNoUse: true,
+  handle: async (call, { store, longWork, memory }) => {
+    const { principal, query } = call;
+    const filter = { ids: [...usableDestinations(principal)], name: query.name };
+    const page = await paginate(query, memory.reserverFor(call), (window) =>
+      store.destinations.list(principal.tenantId, filter, window),
+    );
+    return {
+      status: 200,
+      body: await longWork.run(principal, pageText({ ...page, data: page.data.map(usable) })),
+    };
   },
 });
 
@@ -121,7 +160,7 @@ export const updateDestination = changeEndpoint({
       await store.destinations.update(principal.tenantId, params.id, changeBy(principal), revise),
     );
     if (updated === 'name_taken') throw fail('destination_exists');
-    const fields = ['name', 'requests', 'header_names', 'client_certificate', 'ca', 'timeout'] as const;
+    const fields = ['name', 'requests', 'header_names', 'client_certificate', 'ca', ...settings] as const;
     return {
       ...destinationReply(updated),
       entity: entityOf(params.id),
@@ -208,7 +247,7 @@ function destinationReply({ secrets: _, ...destination }: StoredDestination, sta
 
 /** The fields after a request. `current` is undefined for a new destination. */
 function changedFields(
-  { name, requests, headers, client_certificate, ca, timeout }: DestinationCreate | DestinationUpdate,
+  { headers, client_certificate, ...fields }: DestinationCreate | DestinationUpdate,
   current: StoredDestination | undefined,
 ) {
   const old: DestinationSecrets = current?.secrets() ?? { headers: {}, privateKey: undefined };
@@ -219,12 +258,13 @@ function changedFields(
   const isKept = given && !given.key && given.certificate === current?.client_certificate;
   const privateKey = isKept ? old.privateKey : given?.key === undefined ? undefined : new Secret(given.key);
   throwIfInvalid({
-    ...headerConflicts(requests, Object.keys(added)),
+    ...timeoutErrors(fields),
+    ...headerConflicts(fields.requests, Object.keys(added)),
     ...(given && certificateErrors(given.certificate, privateKey)),
-    ...(ca !== undefined && authorityErrors(ca)),
+    ...(fields.ca !== undefined && authorityErrors(fields.ca)),
   });
   const secrets = { headers: added, privateKey };
-  return { name, requests, ca, timeout, certificate: given?.certificate, secrets };
+  return { ...fields, certificate: given?.certificate, secrets };
 }
 
 function certificateErrors(certificate: string, privateKey: Secret | undefined): Errors {

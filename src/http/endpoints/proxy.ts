@@ -11,8 +11,7 @@ import {
   prepareRequest,
   selectParts,
 } from '../../domain/placeholders.ts';
-import type { Policy } from '../../domain/policy.ts';
-import { holds, type Principal, permit } from '../../domain/principal.ts';
+import { holds, type Principal, permit, usableDestinations } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
 import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
@@ -147,7 +146,7 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
   const { name, path, search } = targetOf(request);
   const found = await context.store.destinations.named(principal.tenantId, name);
   // A request without tokens also uses the secrets of the destination, so it needs a rule, too.
-  const destination = orNotFound(found && reaches(principal, found.id) && found);
+  const destination = orNotFound(found && usableDestinations(principal).has(found.id) && found);
   const listed = destination.requests.find(
     (one) => one.method === request.method && matchesPath(one.path, path),
   ) as DestinationRequest | undefined;
@@ -209,14 +208,6 @@ function callerRequest(
   return { path, query, headers: given, body: { type, text: readText(received.bytes) } };
 }
 
-function reaches({ policy, ceiling }: Principal, destination: string): boolean {
-  const names = ({ rules }: Policy) =>
-    rules.some(
-      ({ permissions, rule }) => permissions.has('token:use') && rule.destinations?.includes(destination),
-    );
-  return names(policy) && (!ceiling || names(ceiling));
-}
-
 function permitUse(principal: Principal, { id, container, token }: StoredToken, destination: string): void {
   permit(principal, 'token:use', { id, container, token, destination });
 }
@@ -237,7 +228,7 @@ async function commit(
   const principal = await (call as Required<Pick<Call, 'admit'>>).admit(tx.credentials);
   const destination = await tx.destinations.get(tenantId, use.destination.id);
   if (!destination || versionOf(destination) !== versionOf(use.destination)) return undefined;
-  if (!reaches(principal, destination.id)) throw fail('not_found');
+  if (!usableDestinations(principal).has(destination.id)) throw fail('not_found');
   for (const token of use.tokens) {
     if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return undefined;
     permitUse(principal, token, destination.id);
@@ -277,7 +268,8 @@ async function send(
 ): Promise<Reply> {
   const { destination, listed, filled, secrets } = use;
   const added = Object.entries(secrets.headers).map(([name, value]) => [name, value.reveal()] as const);
-  const wantsBody = listed.reply.some((part) => !part.startsWith('header:'));
+  const parts = listed.reply === 'stream' ? [] : listed.reply;
+  const wantsBody = parts.some((part) => !part.startsWith('header:'));
   let status: number | undefined;
   let failure: Failure | undefined;
   try {
@@ -294,7 +286,7 @@ async function send(
     ({ status } = reply);
     // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
     const hidden = added.flatMap(([, value]) => [value, ...value.split(' ')]);
-    return await replyFrom(reply, listed, [...filled.inserted, ...hidden], destination.name);
+    return await replyFrom(reply, parts, [...filled.inserted, ...hidden], destination.name);
   } catch (error) {
     const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
     failure =
@@ -333,7 +325,7 @@ function outboundHeaders(
 /** The listed parts of the reply. Throws `destination_echoed_data` if they contain hidden texts. */
 async function replyFrom(
   { status, headers, body }: OutboundReply,
-  { reply }: DestinationRequest,
+  reply: readonly string[],
   hidden: readonly string[],
   destination: string,
 ): Promise<Reply> {

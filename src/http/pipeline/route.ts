@@ -214,6 +214,8 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
    * may take long and may return any status. `body` is a `ReceivedBody`.
    */
   readonly isRaw?: true;
+  /** Whether a request spends no use of a limited delegation, for what a caller asks before it uses something. */
+  readonly spendsNoUse?: true;
   /** Whether a DPoP proof in the request binds the new session. */
   readonly bindsSession?: true;
 }

@@ -57,6 +57,8 @@ const destinationCreate = {
   origin: 'https://api.payments.example',
   requests: [
     {
+      name: 'charge',
+      description: 'Charge a card.',
       method: 'POST',
       path: '/v1/charges',
       placeholders: [{ at: '/card/number', from: '/number' }],
@@ -73,6 +75,8 @@ const destination = {
   origin: 'https://api.payments.example',
   requests: [
     {
+      name: 'charge',
+      description: 'Charge a card.',
       method: 'POST',
       path: '/v1/charges',
       placeholders: [{ at: '/card/number', from: '/number' }],
@@ -83,6 +87,8 @@ const destination = {
   ],
   header_names: ['authorization'],
   timeout: 25,
+  max_in_flight: 50,
+  ignored_headers: [],
   created_by: creator,
   created_at: '2026-11-15T09:30:00.000Z',
 };
@@ -145,7 +151,7 @@ const logEntry = {
   difference: { permissions: { from: ['token:create'], to: ['token:create', 'token:read'] } },
 };
 
-function onePage(entry: object) {
+export function onePage(entry: object) {
   return {
     pagination: { total_items: 1, page_number: 1, page_size: 20, total_pages: 1 },
     data: [entry],

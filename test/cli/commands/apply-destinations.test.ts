@@ -44,6 +44,7 @@ test('a destination and a rule that names it are planned, created, and then unch
       '    + request POST /v1/charges: inserts /card/number from /number; returns the status, /id',
       '    + header authorization',
       '    + timeout 25 s',
+      '    + max in flight 50',
       '+ private shop',
       '    + rule priority 1: token:use in /cards/ at destinations payments as redact',
       '',

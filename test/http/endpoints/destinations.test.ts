@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCertificates, noOpenssl } from '../../support/certificates.ts';
 import { dumpDatabase } from '../../support/database.ts';
+import { tokenUseRule } from '../../support/destination-receiver.ts';
 import { serve } from '../../support/serve.ts';
 import { databases } from '../../support/test-server.ts';
 
@@ -61,6 +62,126 @@ describe.each(databases)('destinations on %s', (_, database) => {
     expect(log[0]).toMatchObject({ entity: { kind: 'destination', id: body.id }, result: 'success' });
     for (const text of [database, JSON.stringify([body, log])])
       expect(text).not.toContain('sk_live_51HhTbqF');
+  });
+
+  test('a request has name, description, schema, any content and a stream, and an update keeps them', async () => {
+    const schema = {
+      type: 'object',
+      properties: { model: { enum: ['small'] } },
+      additionalProperties: false,
+    };
+    const given = [
+      {
+        method: 'POST',
+        path: '/v1/chat',
+        name: 'chat',
+        description: 'Ask.\nTwice.',
+        schema,
+        reply: 'stream',
+      },
+      { method: 'PUT', path: '/v1/files/*', body: 'any', reply: [''] },
+      { method: 'GET', path: '/*' },
+    ];
+    const { status, body } = await create({
+      requests: given,
+      timeout: 600,
+      max_in_flight: 1000,
+      ignored_headers: ['X-Stainless-*', 'x-app'],
+    });
+    const empty = { placeholders: [], query: [], headers: [], reply: [] };
+    const stored = {
+      requests: given.map((request) => ({ ...empty, ...request })),
+      ...{ timeout: 600, max_in_flight: 1000, ignored_headers: ['x-stainless-*', 'x-app'] },
+    };
+    expect([status, body]).toEqual([201, expect.objectContaining(stored)]);
+    const again = await call('PUT', `/destinations/${body.id}`, body);
+    expect(again.body).toMatchObject(stored);
+    const least = await call('PUT', `/destinations/${body.id}`, { name: body.name, requests });
+    expect(least.body).toMatchObject({ timeout: 25, max_in_flight: 50, ignored_headers: [] });
+  });
+
+  const charge = { method: 'POST', path: '/v1/charges', placeholders: [{ at: '/card' }] };
+  test.each<[string, object, string]>([
+    ['a timeout for streams without one', { timeout: 61 }, 'timeout'],
+    [
+      'a timeout that is too long',
+      { timeout: 601, requests: [{ ...charge, placeholders: [], reply: 'stream' }] },
+      'timeout',
+    ],
+    ['too many in flight', { max_in_flight: 1001 }, 'max_in_flight'],
+    ['any ignored header', { ignored_headers: ['*'] }, 'ignored_headers.0'],
+    ['a star inside of an ignored header', { ignored_headers: ['x-*-y'] }, 'ignored_headers.0'],
+    ['a key in an ignored header', { ignored_headers: [`slp_non_${'a'.repeat(49)}`] }, 'ignored_headers.0'],
+    ['a wide path with placeholders', { requests: [{ ...charge, path: '/v1/*' }] }, 'requests.0.path'],
+    ['a star inside of a path', { requests: [{ method: 'GET', path: '/*/x' }] }, 'requests.0.path'],
+    ['any content with placeholders', { requests: [{ ...charge, body: 'any' }] }, 'requests.0.body'],
+    [
+      'any content without a body',
+      { requests: [{ method: 'GET', path: '/', body: 'any' }] },
+      'requests.0.body',
+    ],
+    ['a stream with placeholders', { requests: [{ ...charge, reply: 'stream' }] }, 'requests.0.reply'],
+    ['another reply', { requests: [{ ...charge, reply: 'all' }] }, 'requests.0.reply'],
+    ['a bad part of a reply', { requests: [{ ...charge, reply: ['id'] }] }, 'requests.0.reply.0'],
+    [
+      'the same name twice',
+      {
+        requests: [
+          { ...charge, name: 'a' },
+          { ...charge, name: 'a' },
+        ],
+      },
+      'requests',
+    ],
+    ['a name with a space', { requests: [{ ...charge, name: 'a b' }] }, 'requests.0.name'],
+    [
+      'a schema with another keyword',
+      { requests: [{ ...charge, schema: { items: { pattern: 'a' } } }] },
+      'requests.0.schema',
+    ],
+    [
+      'a schema that is too long',
+      { requests: [{ ...charge, schema: { description: 'a'.repeat(8192) } }] },
+      'requests.0.schema',
+    ],
+    [
+      'a schema with a key',
+      { requests: [{ ...charge, schema: { const: `slp_non_${'a'.repeat(49)}` } }] },
+      'requests.0.schema',
+    ],
+    [
+      'a schema without a body',
+      { requests: [{ method: 'GET', path: '/', schema: {} }] },
+      'requests.0.schema',
+    ],
+  ])('%s is an error of its field', async (_, fields, path) => {
+    const { status, body } = await create(fields);
+    expect([status, Object.keys(body.errors ?? {})]).toEqual([400, [path]]);
+  });
+
+  test('a caller finds out which destinations it can use, without secrets, and spends no use', async () => {
+    const named = await create({ headers: { authorization: secret }, ignored_headers: ['x-app'] });
+    await create();
+    const rule = tokenUseRule('/cards/', [named.body.id]);
+    const { key: backend } = await server.application(key, { permissions: [], rules: [rule] });
+    const { key: other } = await server.application(key, { permissions: ['token:read'] });
+    const list = (as: string) => call('GET', '/proxy', undefined, as);
+    const { name, requests: listed } = named.body;
+    const usable = [{ name, origin, requests: listed, ignored_headers: ['x-app'] }];
+    expect((await list(backend)).body.data).toEqual(usable);
+    expect(await list(other)).toMatchObject({ status: 403, body: { code: 'permission_missing' } });
+    const narrow = {
+      rules: [
+        {
+          ...rule,
+          container: undefined,
+          conditions: [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }],
+        },
+      ],
+    };
+    const delegation = await call('POST', '/delegations', { ...narrow, max_uses: 1 }, backend);
+    for (let times = 0; times < 2; times++)
+      expect((await list(delegation.body.key)).body.data).toEqual(usable);
   });
 
   test('an update without headers does not change them, accepts a fetched destination, and never changes the origin', async () => {
@@ -161,7 +282,7 @@ describe.each(databases)('destinations on %s', (_, database) => {
     ['requests.0.path', request({ path: '/v1//x' })],
     ['requests.0.path', request({ path: '/v1/%2e' })],
     ['requests.0.path', request({ path: '/v1/a;b' })],
-    ['requests.0.path', request({ path: '/v1/*' })],
+    ['requests.0.path', request({ path: '/v1/a*' })],
     ['requests.0.headers.0', request({ headers: ['SVC-API-KEY'] })],
     ['requests.0.headers.0', request({ headers: ['cookie'] })],
     ['requests.0.headers.0', request({ headers: ['Transfer-Encoding'] })],
