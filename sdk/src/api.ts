@@ -180,6 +180,17 @@ export interface Problem {
   errors?: Record<string, Array<string>>;
   /** The request was sent to the destination, at least in part. Absent if it was not. */
   sent?: true;
+  /** Only under `/proxy/`: the `detail` with `errors`, as Octokit reads it. */
+  message?: string;
+  /** Only under `/proxy/`: what the libraries of the destinations' providers read. */
+  error?: {
+    /** The kind of error, such as `invalid_request_error`. */
+    type: string;
+    /** The `detail` with `errors`. */
+    message: string;
+    /** The `code`. */
+    code: string;
+  };
 }
 
 export interface ApplicationCreate {

@@ -177,7 +177,8 @@ function handlerOf(
   if (get) byMethod.set('HEAD', get);
   const allow = [...byMethod.keys(), 'OPTIONS'].join(', ');
   const handle = context.tracer ? handleAndTrace : handleRequest;
-  const requestIdHeader = routes.find(({ conventions }) => conventions)?.conventions?.requestIdHeader;
+  const requestIdHeader = routes.find(({ conventions }) => conventions?.requestIdHeader)?.conventions
+    ?.requestIdHeader;
   const respond: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, connections, requestIdHeader);
     const route = byMethod.get(request.method);

@@ -23,7 +23,7 @@ export function expectResponseInvariants(method: string, { status, headers, body
   // The status and body of a destination.
   if (headers.has('svc-destination')) return;
   if (status < 400 || method === 'HEAD') return;
-  if (body.error !== undefined) {
+  if (body.error_description !== undefined) {
     // The token endpoint (RFC 6749).
     expect([status, headers.get('content-type')]).toEqual([400, 'application/json']);
     expect(Object.keys(body)).toEqual(['error', 'error_description']);
@@ -48,5 +48,7 @@ export function expectResponseInvariants(method: string, { status, headers, body
         : afterSending.includes(body.code)
           ? ['sent']
           : [];
-  expect(Object.keys(body)).toEqual([...problemFields, ...more]);
+  const forLibraries = body.instance.startsWith('/proxy/') ? ['message', 'error'] : [];
+  expect(Object.keys(body)).toEqual([...problemFields, ...more, ...forLibraries]);
+  if (forLibraries.length > 0) expect(body.error).toMatchObject({ message: body.message, code: body.code });
 }

@@ -18,6 +18,7 @@ import type { Lease } from '../../outbound/destinations.ts';
 import type { OutboundReply } from '../../outbound/http-connection.ts';
 import type { NewEntry, StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
 import { isLimited, spendUse } from '../admit.ts';
+import { defaultKeyChallenge } from '../pipeline/problem.ts';
 import {
   bodyLimit,
   isContentType,
@@ -28,6 +29,7 @@ import {
 } from '../pipeline/read-input.ts';
 import {
   type Call,
+  type Conventions,
   type Endpoint,
   type HandlerContext,
   type Reply,
@@ -50,6 +52,13 @@ const Params = z.object({
   }),
 });
 
+/** Libraries of providers send their key in `Authorization`. Octokit calls the scheme `token`. */
+const conventions: Conventions = {
+  otherKey: (headers) =>
+    /^(?:Bearer|DPoP|token) +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1] ?? null,
+  keyChallenge: `${defaultKeyChallenge}, Bearer`,
+};
+
 export const proxyGet = proxyEndpoint('proxyGet', 'GET');
 export const proxyPost = proxyEndpoint('proxyPost', 'POST');
 export const proxyPut = proxyEndpoint('proxyPut', 'PUT');
@@ -66,6 +75,7 @@ function proxyEndpoint(name: string, method: string): Endpoint {
       'Sends a request that the destination lists. Where it allows placeholders, the string `{{ token: ID }}` is replaced by the data of the token. Requires `token:use` for every token, by a rule that names the destination. The audit log has an entry before the request is sent, and a second one with the outcome. The response has the status of the destination, the listed parts of its JSON, and `SVC-DESTINATION`. A request is never repeated: errors after sending have `"sent": true`.',
     params: Params,
     isRaw: true,
+    conventions,
     bodyLimit: maxBody,
     replies: { 200: { description: 'The status and the listed parts of the reply of the destination.' } },
     failures: [
@@ -194,6 +204,8 @@ function callerRequest(
     throw fail('validation_failed', { errors: { body: ['cannot be sent with GET or DELETE'] } });
   const query = new URLSearchParams(search);
   const given = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));
+  // It has the key of the caller.
+  if (!given.has('svc-api-key')) given.delete('authorization');
   if (!received || received.bytes.length === 0) return { path, query, headers: given, body: undefined };
   const contentType = headers.get('content-type');
   const type = isContentType(['application/json'], contentType)

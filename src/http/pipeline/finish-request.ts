@@ -1,7 +1,7 @@
 /** Builds the response of a request, counts the request, and records it in the metrics and the debug log. */
 import type { JsonText } from '../../domain/json-text.ts';
 import type { Principal } from '../../domain/principal.ts';
-import { problemResponse } from './problem.ts';
+import { libraryHeaders, problemResponse } from './problem.ts';
 import { hasLargeBody } from './read-input.ts';
 import { logFields, type RequestInfo } from './request-info.ts';
 import { closeIfStopping, toResponse } from './response.ts';
@@ -51,7 +51,8 @@ export function refusalOf(
   app: HandlerContext,
 ): Response {
   const failure = app.checkReplies ? checkFailure(route, error) : error;
-  const response = problemResponse(failure, info, app.log, {}, route.conventions?.keyChallenge);
+  const extra = libraryHeaders(failure, info, request.headers.get('accept') ?? '');
+  const response = problemResponse(failure, info, app.log, extra, route.conventions?.keyChallenge);
   finishRequest(route, response.status, principal, info, app);
   if (takesBody(route) && !isRead && hasLargeBody(request)) response.headers.set('Connection', 'close');
   return closeIfStopping(response, app);

@@ -27,6 +27,17 @@ export const Problem = z
       .literal(true)
       .optional()
       .describe('The request was sent to the destination, at least in part. Absent if it was not.'),
+    message: Text.optional().describe(
+      'Only under `/proxy/`: the `detail` with `errors`, as Octokit reads it.',
+    ),
+    error: z
+      .object({
+        type: Text.describe('The kind of error, such as `invalid_request_error`.'),
+        message: Text.describe('The `detail` with `errors`.'),
+        code: Text.describe('The `code`.'),
+      })
+      .optional()
+      .describe("Only under `/proxy/`: what the libraries of the destinations' providers read."),
   })
   .meta({ id: 'Problem' });
 
@@ -38,6 +49,43 @@ const codeHeaders: Partial<Record<Code, Record<string, string>>> = {
 };
 
 export const defaultKeyChallenge = 'ApiKey header="SVC-API-KEY"';
+
+/**
+ * Headers for the libraries of providers, which send requests under /proxy/. Most repeat what failed with a 5xx, unless a
+ * header forbids it. Some parse only `application/json`, and say so in `Accept`.
+ */
+export function libraryHeaders(
+  error: unknown,
+  { path }: RequestInfo,
+  accept: string,
+): Record<string, string> {
+  if (!isProxied(path)) return {};
+  const { code, sent } = error instanceof Failure ? error : fail('internal');
+  const mayHelp = !sent && (code === 'destination_unreachable' || [429, 503].includes(problem(code).status));
+  return {
+    ...(!mayHelp && { 'x-should-retry': 'false', 'stripe-should-retry': 'false' }),
+    ...(/json/i.test(accept) && !/problem|\*\/\*/i.test(accept) && { 'Content-Type': 'application/json' }),
+  };
+}
+
+const isProxied = (path: string) => path.startsWith('/proxy/');
+
+/** The words of several providers. Others are `invalid_request_error`, or `api_error` from status 500. */
+const errorTypes: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+};
+
+function libraryError({ code, detail, errors = {} }: Failure) {
+  const { status } = problem(code);
+  const fields = Object.entries(errors).map(([field, reasons]) => `${field} ${reasons.join(' and ')}`);
+  const message = [detail, ...(fields.length > 0 ? [`${fields.join('; ')}.`] : [])].join(' ');
+  const type = errorTypes[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+  return { message, error: { type, message, code } };
+}
 
 /** A 401 does not show rate limits: the response must be the same for every invalid key. */
 const noRateLimits = new RateLimitStatus();
@@ -75,9 +123,10 @@ export function problemResponse(
 }
 
 export function problemBody(
-  { code, detail, errors, sent }: Failure,
+  failure: Failure,
   { path, requestId }: Pick<RequestInfo, 'path' | 'requestId'>,
 ): z.infer<typeof Problem> {
+  const { code, detail, errors, sent } = failure;
   const { status, title } = problem(code);
   return {
     type: `/docs/reference/errors#${code}`,
@@ -90,5 +139,6 @@ export function problemBody(
     ...(status === 403 && { explanation: `/console#/activity?q=${encodeURIComponent(requestId)}` }),
     ...(errors && { errors }),
     ...(sent && { sent }),
+    ...(isProxied(path) && libraryError(failure)),
   };
 }

@@ -159,15 +159,15 @@ export function reply(description: string, schema: z.ZodType, example: unknown):
   return { description, schema, example };
 }
 
-/** How an endpoint that follows another standard differs from the rest of the API. */
+/** How an endpoint whose clients follow another standard differs from the rest of the API. */
 export interface Conventions {
   /** Returns the key of a request without `SVC-API-KEY`, or null. */
   readonly otherKey: (headers: Headers) => string | null;
   /** `WWW-Authenticate` of a 401. Names both ways to send the key. */
   readonly keyChallenge: string;
-  readonly wrongContentType: () => Failure;
+  readonly wrongContentType?: () => Failure;
   /** Request header with the caller's request id. Every response repeats it unchanged. */
-  readonly requestIdHeader: string;
+  readonly requestIdHeader?: string;
 }
 
 /** When an endpoint was deprecated and from when it may be missing, as dates, and the URL of a page about it. */
@@ -347,7 +347,7 @@ export function failuresOf(route: Route): Code[] {
   if (route.callers) common.push('key_type_refused');
   if (route.kind === 'change') common.push('quarantined');
   if (takesBody(route)) common.push('too_large');
-  if (takesBody(route) && !route.conventions) common.push('unsupported_media_type');
+  if (takesBody(route) && !route.conventions?.wrongContentType) common.push('unsupported_media_type');
   if (takesIdempotencyKey(route)) common.push('idempotency_running', 'idempotency_mismatch');
   if (takesIdempotencyKey(route) && !(route as ChangeRoute).urgency) common.push('storage_full');
   if (takesIfMatch(route)) common.push('changed_meanwhile');

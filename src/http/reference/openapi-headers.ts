@@ -113,7 +113,7 @@ export function responseHeadersOf(
   const isLimited = (kind !== 'open' || failures?.includes('too_many_requests')) && status !== 401;
   return references([
     'SVC-REQUEST-ID',
-    ...(conventions ? (['X-Request-ID'] as const) : []),
+    ...(conventions?.requestIdHeader ? (['X-Request-ID'] as const) : []),
     ...(isLimited ? rateLimitHeaders : []),
     ...(kind === 'open' ? [] : (['DPoP-Nonce'] as const)),
     ...(headersByStatus[status] ?? []),
@@ -199,7 +199,7 @@ export function requestHeaders(route: Route): Parameter[] {
     ...(takesIdempotencyKey(route) ? [idempotencyKey] : []),
     ...(takesIfMatch(route) ? [ifMatch] : []),
     requestIdParameter,
-    ...(route.conventions ? [otherRequestId] : []),
+    ...(route.conventions?.requestIdHeader ? [otherRequestId] : []),
     ...(route.kind === 'open' ? [] : [purposeParameter, proofParameter]),
   ];
 }

@@ -110,7 +110,7 @@ export function openApi(routes: readonly Route[], version: string): Document {
         bearer: {
           type: 'http',
           scheme: 'bearer',
-          description: 'AuthZEN only: the same key as `Authorization: Bearer KEY`.',
+          description: 'AuthZEN and `/proxy/` only: the same key as `Authorization: Bearer KEY`.',
         },
       },
       headers: responseHeaders,
