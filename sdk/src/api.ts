@@ -1297,7 +1297,7 @@ export interface AuthZenDecision {
 
 export interface AuthZenEvaluationRequest {
   subject: AuthZenSubject;
-  action: AuthZenAction;
+  action: AuthZenAskedAction;
   resource: AuthZenResource;
   /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
@@ -1328,9 +1328,14 @@ export interface AuthZenProof {
   request?: string;
 }
 
-export interface AuthZenAction {
-  /** With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. Properties of an action are ignored. */
+export interface AuthZenAskedAction {
+  /** With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. */
   name: string;
+  /** Other properties are ignored. */
+  properties?: {
+    /** If true, the permission starts with `soft-`: `delete` on a `record` is `record:soft-delete`. */
+    soft?: boolean | null;
+  };
 }
 
 export interface AuthZenResource {
@@ -1356,7 +1361,7 @@ export interface AuthZenEvaluationsRequest {
   /** Default for evaluations without a subject. */
   subject?: AuthZenSubject | Record<string, unknown>;
   /** Default for evaluations without an action. */
-  action?: AuthZenAction | Record<string, unknown>;
+  action?: AuthZenAskedAction | Record<string, unknown>;
   /** Default for evaluations without a resource. */
   resource?: AuthZenResource | Record<string, unknown>;
   /** Default for evaluations without a context. */
@@ -1396,7 +1401,7 @@ export interface AuthZenSubjectSearch {
     /** `application` or `session`, with its id. With any other type, the id is the name of an application. */
     type: string;
   };
-  action: AuthZenAction;
+  action: AuthZenAskedAction;
   resource: AuthZenResource;
   /** `purpose` is the purpose that the request states: rules with `require_purpose` reveal data only with a purpose. Other entries are ignored. */
   context?: Record<string, unknown>;
@@ -1411,7 +1416,7 @@ export interface AuthZenSubjectSearch {
 
 export interface AuthZenResourceSearch {
   subject: AuthZenSubject;
-  action: AuthZenAction;
+  action: AuthZenAskedAction;
   /** The resources to find. An id is ignored. */
   resource: {
     /** Type of the entity. */
@@ -1439,6 +1444,11 @@ export interface AuthZenActions {
   page: AuthZenPage;
   /** The results. */
   results: Array<AuthZenAction>;
+}
+
+export interface AuthZenAction {
+  /** With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. */
+  name: string;
 }
 
 export interface AuthZenActionSearch {

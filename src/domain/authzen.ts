@@ -50,11 +50,22 @@ export type AuthZenSubject = z.infer<typeof AuthZenSubject>;
 const AuthZenAction = z
   .object({
     name: text.describe(
-      'With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself. Properties of an action are ignored.',
+      'With the type of the resource, it forms the permission, in lower case: `read` on a `token` is `token:read`, `GET` on a `route` is `route:get`. A name with a colon is the permission itself.',
     ),
   })
   .meta({ id: 'AuthZenAction' });
 export type AuthZenAction = z.infer<typeof AuthZenAction>;
+
+const AskedAction = AuthZenAction.extend({
+  properties: optional(
+    z.object({
+      soft: optional(Flag).describe(
+        'If true, the permission starts with `soft-`: `delete` on a `record` is `record:soft-delete`.',
+      ),
+    }),
+  ).describe('Other properties are ignored.'),
+}).meta({ id: 'AuthZenAskedAction' });
+type AskedAction = z.infer<typeof AskedAction>;
 
 const resourceProperties = {
   properties: optional(
@@ -102,7 +113,7 @@ const RequestContext = optional(
 export const EvaluationRequest = z
   .object({
     subject: AuthZenSubject,
-    action: AuthZenAction,
+    action: AskedAction,
     resource: AuthZenResource,
     context: RequestContext,
   })
@@ -127,7 +138,7 @@ function defaultOf<S extends z.ZodType>(schema: S, description: string) {
 export const EvaluationsRequest = z
   .object({
     subject: defaultOf(AuthZenSubject, 'Default for evaluations without a subject.'),
-    action: defaultOf(AuthZenAction, 'Default for evaluations without an action.'),
+    action: defaultOf(AskedAction, 'Default for evaluations without an action.'),
     resource: defaultOf(AuthZenResource, 'Default for evaluations without a resource.'),
     context: optional(Unchecked).describe('Default for evaluations without a context.'),
     evaluations: optional(z.array(UncheckedEvaluation).max(maxEvaluations)).describe(
@@ -194,7 +205,7 @@ export function limitOf({ page }: { page?: { limit?: number | undefined } | unde
 export const SubjectSearch = z
   .object({
     subject: z.object({ type: SubjectType }).describe('The subjects to find. An id is ignored.'),
-    action: AuthZenAction,
+    action: AskedAction,
     resource: AuthZenResource,
     context: RequestContext,
     ...page,
@@ -204,7 +215,7 @@ export const SubjectSearch = z
 export const ResourceSearch = z
   .object({
     subject: AuthZenSubject,
-    action: AuthZenAction,
+    action: AskedAction,
     resource: z
       .object({ type: ResourceType, ...resourceProperties })
       .describe('The resources to find. An id is ignored.'),
@@ -237,8 +248,11 @@ export const ActionResults = z
   .object({ page: Page, results: z.array(AuthZenAction).describe('The results.') })
   .meta({ id: 'AuthZenActions' });
 
-export function permissionOf({ name }: AuthZenAction, { type }: { type: string }): string {
-  return name.includes(':') ? name : `${type}:${name}`.toLowerCase();
+export function permissionOf(
+  { name, properties }: Pick<AskedAction, 'name'> & Partial<AskedAction>,
+  { type }: { type: string },
+): string {
+  return name.includes(':') ? name : `${type}:${properties?.soft ? 'soft-' : ''}${name}`.toLowerCase();
 }
 
 /**

@@ -27,6 +27,14 @@ describe('an action on a resource type is the permission', () => {
   ])('%s on %s: %s', (name, type, permission) => {
     expect(permissionOf({ name }, { type })).toBe(permission);
   });
+
+  test.each([
+    ['delete', true, 'record:soft-delete'],
+    ['delete', false, 'record:delete'],
+    ['record:delete', true, 'record:delete'],
+  ])('%s with `soft` %p: %s', (name, soft, permission) => {
+    expect(permissionOf({ name, properties: { soft } }, { type: 'record' })).toBe(permission);
+  });
 });
 
 describe('the container of a resource that is not stored', () => {

@@ -23,7 +23,10 @@ const requests: [path: string, body: object][] = [
     {
       name: 'alice',
       type: 'private',
-      rules: [rule(1, active, 'record:read', 'record:write'), rule(2, archived, 'record:read')],
+      rules: [
+        rule(1, active, 'record:read', 'record:write', 'record:soft-delete'),
+        rule(2, archived, 'record:read'),
+      ],
     },
   ],
   [

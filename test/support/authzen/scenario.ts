@@ -17,9 +17,6 @@ export const levels = {
   Discovery: ['c-6'],
 };
 
-/** Cases that depend on properties of the action. Permissions have no properties. */
-export const unsupported = ['c-2-2-6', 'c-2-2-7'];
-
 export interface ScenarioCase {
   /** The anchor of a section, or of a part of one. */
   readonly id: string;
@@ -38,6 +35,7 @@ const [alice, bob] = [
 ];
 const admin = { ...bob, properties: { role: 'admin' } };
 const [read, write] = [{ name: 'read' }, { name: 'write' }];
+const deletion = (soft: boolean) => ({ name: 'delete', properties: { soft } });
 const [one, two] = [
   { type: 'record', id: 'record-1' },
   { type: 'record', id: 'record-2' },
@@ -45,6 +43,7 @@ const [one, two] = [
 const activeOne = { ...one, properties: { status: 'active' } };
 const archivedTwo = { ...two, properties: { status: 'archived' } };
 const context = { time: '2025-06-27T18:03-07:00', ip: '192.168.1.1' };
+export const entities = { alice, bob, admin, read, write, one, two, activeOne, archivedTwo, context };
 const fixture = { subject: alice, action: read, resource: one };
 
 const evaluation = '/access/v1/evaluation';
@@ -74,6 +73,8 @@ const basic: ScenarioCase[] = [
   single('c-2-2-3', 'context', { ...fixture, context }, true),
   single('c-2-2-4', 'archived record', { subject: alice, action: write, resource: archivedTwo }, false),
   single('c-2-2-5', 'admin', { subject: admin, action: write, resource: archivedTwo }, true),
+  single('c-2-2-6', 'soft deletion', { ...fixture, action: deletion(true) }, true),
+  single('c-2-2-7', 'deletion', { ...fixture, action: deletion(false) }, false),
   single(
     'c-2-2-8',
     'additional properties',

@@ -44,7 +44,7 @@ export const evaluateAll = readEndpoint({
   tag,
   summary: 'Evaluate access several times',
   description:
-    'Decides up to 100 evaluations. Top-level fields are the defaults of every evaluation. An evaluation that lacks a required field is denied, with the error in its context. Without `evaluations`, the request and the response are those of a single evaluation.',
+    'Decides up to 100 evaluations. Top-level fields are the defaults of every evaluation. A subject or resource without a type has the type of the default. An evaluation that lacks a required field is denied, with the error in its context. Without `evaluations`, the request and the response are those of a single evaluation.',
   conventions,
   body: EvaluationsRequest,
   bodyExample: example.authzen.evaluations,
@@ -82,21 +82,36 @@ export const evaluateAll = readEndpoint({
   },
 });
 
+type Defaults = Omit<EvaluationsRequest, 'evaluations' | 'options'>;
+
 interface Invalid {
   readonly error: { readonly status: number; readonly message: string };
 }
 
-/** A subject, action or resource of the evaluation replaces the whole default. The two are not merged. */
-function withDefaults(given: unknown, defaults: object, caller: Principal): EvaluationRequest | Invalid {
-  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
-  const present = isObject && Object.entries(given).filter(([, value]) => value !== null);
-  const checked = check(EvaluationRequest, present ? { ...defaults, ...Object.fromEntries(present) } : given);
+/**
+ * A subject, action or resource of the evaluation replaces the whole default. Only a type that it lacks is taken from
+ * the default, as the conformance suite expects, never an id or a property.
+ */
+function withDefaults(given: unknown, defaults: Defaults, caller: Principal): EvaluationRequest | Invalid {
+  const present = isObject(given)
+    ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
+    : undefined;
+  for (const name of ['subject', 'resource'] as const) {
+    const [entity, fallback] = [present?.[name], defaults[name]];
+    if (present && isObject(entity) && isObject(fallback))
+      present[name] = { ...entity, type: entity['type'] ?? fallback['type'] };
+  }
+  const checked = check(EvaluationRequest, present ? { ...defaults, ...present } : given);
   if ('data' in checked) {
     const [unlisted] = Object.entries(purposeErrors(checked.data, caller));
     return unlisted ? invalid(unlisted[0], unlisted[1][0]) : checked.data;
   }
   const [fault] = checked.faults;
   return invalid(fault?.path.map(String).join('.') || 'the evaluation', fault?.message);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function invalid(field: string, message: string | undefined): Invalid {

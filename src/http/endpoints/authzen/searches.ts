@@ -57,7 +57,7 @@ export const searchSubjects = readEndpoint({
     const table = tableOf(kind);
     const options = { kinds: [table], permission, from: { kind: table, before }, uniqueNames: byName };
     const scan = scanSubjects(store, principal.tenantId, options, new ScanBudget());
-    const results: { type: string; id: string }[] = [];
+    const found: Pick<Subject, 'id' | 'name'>[] = [];
     let end: ScanPosition | undefined;
     for (let step = await scan.next(); ; step = await scan.next()) {
       if (step.done) {
@@ -72,13 +72,14 @@ export const searchSubjects = readEndpoint({
           resource,
         ),
       );
-      const room = allowed.slice(0, limit - results.length);
-      results.push(...room.map(({ id, name }) => ({ type, id: byName ? name : id })));
-      if (results.length === limit) {
-        end = { kind: table, before: room.at(-1)?.id as string };
+      found.push(...allowed.map(({ id, name }) => ({ id, name })));
+      // One more than fits: the last page must not have a token.
+      if (found.length > limit) {
+        end = { kind: table, before: found[limit - 1]?.id as string };
         break;
       }
     }
+    const results = found.slice(0, limit).map(({ id, name }) => ({ type, id: byName ? name : id }));
     return resultsOf(search, results, end?.before);
   },
 });

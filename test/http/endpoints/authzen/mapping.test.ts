@@ -129,13 +129,13 @@ describe.each(databases)('AuthZEN on %s', (_, database) => {
   });
 
   test('other properties than credential, proof and container do not change a decision', async () => {
-    const properties = { role: 'admin', status: 'archived', ownerID: 'x', soft: true, method: 'GET' };
+    const properties = { role: 'admin', status: 'archived', ownerID: 'x', soft: 'x', method: 'GET' };
     const subject = { type: 'user', id: 'Support desk' };
     for (const action of [read, { name: 'delete' }]) {
       const plain = await decide(subject, card, action);
       const body = {
         subject: { ...subject, properties },
-        action: { ...action, properties },
+        action: { ...action, properties: { ...properties, soft: false } },
         resource: { ...card, properties },
         context: properties,
       };
