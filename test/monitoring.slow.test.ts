@@ -9,6 +9,7 @@ import { byOperator } from '../src/domain/audit.ts';
 import { failInserts, hideTable } from './support/database.ts';
 import { mount, noMount, unmount } from './support/mount.ts';
 import { freePort, startPostgres } from './support/postgres.ts';
+import { duringTransaction } from './support/postgres-locks.ts';
 import { program, type Service, startService } from './support/service.ts';
 import { openSignInFixture, setRealTime, TestProvider } from './support/sign-in.ts';
 import { openOtlpReceiver } from './support/sink-receivers.ts';
@@ -44,7 +45,7 @@ type Samples = ReadonlyMap<string, number>;
 type Scrapes = readonly [before: string, during: string | undefined];
 
 function samplesOf(scrape: string): Samples {
-  const lines = scrape.matchAll(/^(?!\w+_bucket\b)(\w+)(?:\{(.*)\})? (\S+)$/gm);
+  const lines = scrape.matchAll(/^(?!\w+_bucket\{(?!.*le="0\.25"))(\w+)(?:\{(.*)\})? (\S+)$/gm);
   const series = Array.from(lines, ([, name, labels, value]): [string, number] => [
     `${name}{${labels ? `${labels},` : ''}job="s",instance="a"}`,
     Number(value),
@@ -58,7 +59,7 @@ function inputSeries([first, second]: Scrapes, repeats: boolean): object[] {
   const during = second === undefined ? new Map([['up{job="s",instance="a"}', 0]]) : samplesOf(second);
   return Array.from(new Set([...before.keys(), ...during.keys()]), (series) => {
     const [was, is] = [before.get(series), during.get(series)];
-    const growth = repeats && /_(total|count)\{/.test(series) ? (is ?? 0) - (was ?? 0) : 0;
+    const growth = repeats && /_(total|count|bucket)\{/.test(series) ? (is ?? 0) - (was ?? 0) : 0;
     const start = was === undefined ? '_x19' : `${was}x19`;
     return { series, values: `${start} ${is === undefined ? 'stale _x39' : `${is}+${growth}x39`}` };
   });
@@ -162,6 +163,25 @@ firesWhen('PostgreSQL is stopped', 'DatabaseUnreachable Unavailable', async () =
     await database.stop();
   }
 });
+
+firesWhen(
+  'requests wait for a lock of PostgreSQL',
+  'Slow',
+  async () => {
+    const database = await startPostgres({});
+    try {
+      return await around(database.url, {}, async (server) => {
+        const { key } = await server.tenant();
+        await duringTransaction(database.url, 'lock table tokens in access exclusive mode', async () => {
+          for (let count = 0; count < 5; count++) await server.call('GET', '/tokens', { key });
+        });
+      });
+    } finally {
+      await database.stop();
+    }
+  },
+  true,
+);
 
 describe.skipIf(noMount)('on a small file system', () => {
   firesWhen('the disk of SQLite is full', 'DiskFull', async () => {
