@@ -1,9 +1,10 @@
 /** The build outputs: the executable and the SDK package. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { write } from './support/audit-export.ts';
+import { temporaryFolder } from './support/cleanup.ts';
 import { hostileFiles, runInHostileFolder } from './support/hostile-folder.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { root, type Service, startService } from './support/service.ts';
@@ -11,8 +12,7 @@ import { isMissing } from './support/skip.ts';
 import { openTestServer, sqlite, testMasterKey } from './support/test-server.ts';
 import { openTestStore } from './support/test-store.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-build-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 const noSetpriv = isMissing(
   Bun.which('setpriv') !== null && process.getuid?.() === 0,
@@ -39,7 +39,6 @@ describe('the executable', () => {
   beforeAll(async () => {
     await run([process.execPath, '--no-env-file', join(root, 'deploy/build.ts'), sallyport], { cwd: root });
   });
-  afterEach(() => service?.close());
 
   test('verifies an audit log with threads', async () => {
     const log = await openTestStore(sqlite);
@@ -48,7 +47,6 @@ describe('the executable', () => {
     const env = { ...bare, DATABASE_URL: log.url, SALLYPORT_MASTER_KEY: testMasterKey };
     const verified = await run([sallyport, 'audit', 'verify', '--json'], { env });
     expect(JSON.parse(verified)).toMatchObject({ ok: true, entries: 40, segments: 40 });
-    await log.close();
   });
 
   test.each(['1', '2'])(

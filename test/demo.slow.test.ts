@@ -47,7 +47,6 @@ describe('demo:', () => {
     expect(await read('nightly report', 'card-42')).toBeUndefined();
     const { pagination } = await new Sallyport({ url: server.url, key }).applications.list();
     expect(pagination.total_items).toBe(13);
-    await server.close();
   });
 
   test('stops on SIGINT, even if sent twice as npm does, and deletes its data', async () => {
@@ -110,7 +109,6 @@ describe('demo:', () => {
         [],
       );
     }
-    await browser.close();
   });
 
   describe.skipIf(noOpenssl)('with a payment provider:', () => {
@@ -161,7 +159,6 @@ describe('demo:', () => {
           await accessibilityViolations(page, ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']),
         ).toEqual([]);
       }
-      await browser.close();
     });
   });
 });

@@ -1,7 +1,7 @@
 /** Checks the files in deploy/ against the program, without running them. */
+
 import { describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseAllDocuments, parseDocument } from 'yaml';
 import { z } from 'zod';
@@ -9,6 +9,7 @@ import { allCommands } from '../src/cli/commands.ts';
 import { settings } from '../src/config/settings.ts';
 import { maxTimeout } from '../src/domain/destination.ts';
 import { routes } from '../src/http/routes.ts';
+import { temporaryFolder } from './support/cleanup.ts';
 import { isMissing } from './support/skip.ts';
 
 const commands = await allCommands();
@@ -261,7 +262,7 @@ describe('the systemd unit', () => {
     'test of the systemd unit: no systemd-analyze found',
   );
   test.skipIf(noSystemd)('passes systemd-analyze with a low exposure level', () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-unit-'));
+    const folder = temporaryFolder();
     const path = join(folder, 'sallyport.service');
     const valid = unit.replace('/usr/local/bin/sallyport', process.execPath);
     // systemd-analyze also warns about other installed units.

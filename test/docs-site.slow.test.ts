@@ -1,5 +1,5 @@
 /** The documentation in a browser. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import type { Browser, Page } from 'playwright-core';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { accessibilityViolations } from './support/console-tab.ts';
@@ -10,10 +10,6 @@ describe.skipIf(noBrowser)('the documentation in a browser', () => {
   let browser: Browser;
   beforeAll(async () => {
     [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
-  });
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
   });
 
   /** Fails if the page logs an error, such as a violation of its content security policy. */

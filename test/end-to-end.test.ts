@@ -1,9 +1,10 @@
 /** The whole flow over real processes: a service, a shop backend with a private key, browsers with a public key. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { settingList } from '../src/config/settings.ts';
+import { temporaryFolder } from './support/cleanup.ts';
 import { type ApiResponse, databases, generousTimeout, testMasterKey } from './support/test-server.ts';
 
 interface Process {
@@ -78,7 +79,7 @@ describe.each(databases)('a card in a shop, on %s:', (_, database) => {
   const advance = async (milliseconds: number) => Date.parse(await service.send<string>(milliseconds));
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-end-to-end-'));
+    folder = temporaryFolder();
     service = await startProcess('service.ts', {
       PORT: '0',
       SALLYPORT_DATA_DIR: folder,
@@ -113,7 +114,6 @@ describe.each(databases)('a card in a shop, on %s:', (_, database) => {
   });
   afterAll(async () => {
     for (const started of [eve, ada, backend, service]) await started?.stop();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   test('a page stores it and cannot read it back', async () => {

@@ -1,11 +1,12 @@
 /** Runs the commands of the quick start, the guides and other pages in a shell, and compares the output. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeAll, describe, expect, test } from 'bun:test';
+import { cpSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Sallyport } from '../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from './support/browser.ts';
 import { noOpenssl } from './support/certificates.ts';
+import { temporaryFolder } from './support/cleanup.ts';
 import { installSdk } from './support/install-sdk.ts';
 import { type ExampleSetup, readExample, runExample } from './support/page-examples.ts';
 import { freePort } from './support/postgres.ts';
@@ -43,12 +44,8 @@ describe.skipIf(noCurl())('the commands of', () => {
   let service: Service;
 
   beforeAll(async () => {
-    built = mkdtempSync(join(tmpdir(), 'sallyport-guides-'));
+    built = temporaryFolder();
     [service] = await Promise.all([startService(), installSdk(built)]);
-  });
-  afterAll(async () => {
-    await service.close();
-    rmSync(built, { recursive: true, force: true });
   });
 
   interface Options extends Partial<ExampleSetup> {

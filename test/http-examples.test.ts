@@ -1,10 +1,9 @@
 /** Sends the requests of the reference pages and compares the responses with those on the page. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { renderMask } from '../src/domain/mask.ts';
-import { serve } from './support/serve.ts';
-import { sqlite } from './support/test-server.ts';
+import { openTestServer, sqlite } from './support/test-server.ts';
 
 const read = (page: string) => readFileSync(join(import.meta.dirname, '../docs/reference', page), 'utf8');
 
@@ -53,14 +52,11 @@ function expectMatch(actual: unknown, expected: unknown): void {
     expectMatch((actual as Record<string, unknown>)[name], (expected as Record<string, unknown>)[name]);
 }
 
-describe.each(['api.md', 'authzen.md', 'destinations.md', 'tokens.md'])('docs/reference/%s', (page) => {
-  const server = serve(sqlite);
+describe.each(['api.md', 'authzen.md', 'destinations.md', 'tokens.md'])('docs/reference/%s', async (page) => {
+  const server = await openTestServer(sqlite);
   const keys = new Map<string | undefined, string>();
   const examples = examplesOn(page);
-
-  beforeAll(async () => {
-    keys.set(undefined, (await server.tenant()).key);
-  });
+  keys.set(undefined, (await server.tenant()).key);
 
   test('has examples', () => {
     expect(examples.length).toBeGreaterThan(4);

@@ -1,10 +1,11 @@
 /** The container image, built from deploy/Dockerfile and run as docs/operations/deploy.md says, and deploy/compose.yaml. */
+
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
-import { chownSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chownSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { parse } from 'yaml';
+import { temporaryFolder } from './support/cleanup.ts';
 import {
   buildImage,
   type Container,
@@ -29,14 +30,13 @@ describe.skipIf(noBuildah)('the image', () => {
 
   /** Docker gives a new volume the owner that the folder has in the image. */
   function create(hosts: string[] = []): void {
-    volume = mkdtempSync(join(tmpdir(), 'sallyport-volume-'));
+    volume = temporaryFolder();
     const [user = 0, group = 0] = image.user.split(':').map(Number);
     chownSync(volume, user, group);
     container = createContainer(image, volume, hosts);
   }
   afterEach(() => {
     container.remove();
-    rmSync(volume, { recursive: true });
   });
 
   const migrate = (env: Record<string, string>) =>

@@ -1,10 +1,9 @@
 /** Sends every request of the table in the migration guide and compares the status. */
-import { beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { serve } from './support/serve.ts';
 import { root } from './support/service.ts';
-import { sqlite } from './support/test-server.ts';
+import { openTestServer, sqlite } from './support/test-server.ts';
 
 const guide = readFileSync(join(root, 'docs/guides/migrate-from-a-hosted-vault.md'), 'utf8');
 const rows = [...guide.matchAll(/^\| `([A-Z]+) (\/\S*)(?: (\{.*\}))?` \| (\d{3}) \| (.+) \|$/gm)].map(
@@ -12,11 +11,8 @@ const rows = [...guide.matchAll(/^\| `([A-Z]+) (\/\S*)(?: (\{.*\}))?` \| (\d{3})
     [method, path, body, Number(status), difference] as const,
 );
 
-const server = serve(sqlite);
-let key: string;
-beforeAll(async () => {
-  ({ key } = await server.tenant());
-});
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
 
 test('every row of the table is recognised', () => {
   const [, table = ''] =

@@ -1,11 +1,12 @@
 /** Alert rules and metrics as Prometheus reads them. Each alert fires from a real cause. */
+
 import { describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SQL } from 'bun';
 import { byOperator } from '../src/domain/audit.ts';
+import { temporaryFolder } from './support/cleanup.ts';
 import { failInserts, hideTable } from './support/database.ts';
 import { mount, noMount, unmount } from './support/mount.ts';
 import { freePort, startPostgres } from './support/postgres.ts';
@@ -67,7 +68,7 @@ function inputSeries([first, second]: Scrapes, repeats: boolean): object[] {
 
 /** Throws unless the alerts fire during the cause, and do not before it. */
 function expectAlerts(alerts: readonly string[], scrapes: Scrapes, repeats: boolean): void {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-alerts-'));
+  const folder = temporaryFolder();
   const firing = (alert: string, count: number) => ({
     expr: `count(max_over_time(ALERTS{alertname="${alert}",alertstate="firing"}[${count === 0 ? 10 : 20}m]))`,
     eval_time: count === 0 ? '9m30s' : '29m30s',
@@ -185,7 +186,7 @@ firesWhen(
 
 describe.skipIf(noMount)('on a small file system', () => {
   firesWhen('the disk of SQLite is full', 'DiskFull', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-full-'));
+    const folder = temporaryFolder();
     expect(mount('-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', folder)).toBe(true);
     const fill = async (server: TestServer) => {
       const { key } = await server.tenant();
@@ -277,7 +278,7 @@ firesWhen(
 );
 
 firesWhen('the clock of the machine is five seconds ahead', 'ClockOff', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-clock-'));
+  const folder = temporaryFolder();
   const preload = join(folder, 'clock.ts');
   const ahead = (seconds: number) =>
     writeFileSync(preload, `const real = Date.now; Date.now = () => real() + ${seconds * 1000};`);
@@ -350,7 +351,7 @@ firesWhen('a newer version migrates the database', 'SchemaNewer', () =>
 );
 
 firesWhen('the folder of the witness is gone', 'NoWitness', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-witness-'));
+  const folder = temporaryFolder();
   const SALLYPORT_WITNESS = join(folder, 'witness');
   writeFileSync(SALLYPORT_WITNESS, '');
   return around(postgres, { SALLYPORT_WITNESS }, async () => rmSync(folder, { recursive: true }));

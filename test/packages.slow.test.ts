@@ -64,7 +64,6 @@ describe.skipIf(offline)('packed SDK and server', () => {
     // The launcher forwards SIGTERM to Bun; SIGKILL would leave Bun running.
     service.process.kill('SIGTERM');
     await service.process.exited;
-    await service.close();
     project.remove();
   });
 

@@ -1,5 +1,5 @@
 /** Pastes the commands of the README and of pages for the same folder into a terminal, and compares the output. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { join } from 'node:path';
 import manifest from '../package.json' with { type: 'json' };
 import { type Example, isStatus, readExample, runInTerminal } from './support/page-examples.ts';
@@ -25,7 +25,6 @@ describe.each(databases)('pasted into a terminal, on %s,', (_, database) => {
       isPostgres ? { DATABASE_URL: await database.createEmpty(''), SALLYPORT_MASTER_KEY: testMasterKey } : {},
     );
   });
-  afterAll(() => service.close());
 
   function follow(example: Example): Promise<void> {
     const { url, folder, env } = service;

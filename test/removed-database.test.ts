@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { renameSync, writeFileSync } from 'node:fs';
 import { openTestServer, sqlite, type TestServer } from './support/test-server.ts';
 
@@ -24,7 +24,6 @@ describe('if the SQLite file of a running service is removed', () => {
     key = (await server.tenant()).key;
     expect([await create(), await read(), await ready(), await up()]).toEqual([201, 200, 200, '1']);
   });
-  afterEach(() => server.close());
 
   test.each([
     ['no file', () => {}],

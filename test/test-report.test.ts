@@ -1,5 +1,5 @@
 import { expect, test } from 'bun:test';
-import { done } from './support/after-file.ts';
+import { done } from './support/cleanup.ts';
 import { report } from './support/test-report.ts';
 
 const first = 'test/a.test.ts';

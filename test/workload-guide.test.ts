@@ -1,13 +1,12 @@
 /** Exchanges JWTs that have the shape of each platform's for keys of the applications in the guide. */
-import { beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readAccessFile } from '../src/cli/commands/access-file.ts';
 import { updateBody } from '../src/cli/commands/plan.ts';
 import { IssuerKey, openIssuer, tokenExchange } from './support/issuer.ts';
-import { serve } from './support/serve.ts';
 import { shell } from './support/shell.ts';
-import { sqlite } from './support/test-server.ts';
+import { openTestServer, sqlite } from './support/test-server.ts';
 
 const guide = readFileSync(join(import.meta.dirname, '../docs/guides/workload-identity.md'), 'utf8');
 const file = /```yaml workloads.yaml\n(.*?)```/s.exec(guide)?.[1] ?? '';
@@ -63,13 +62,9 @@ const jwts: Record<string, { alg: 'RS256' | 'ES256'; claims: object; strange: ob
   },
 };
 
-const server = serve(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
-let key: string;
-let tag: string;
-beforeAll(async () => {
-  key = (await server.tenant()).key;
-  tag = key.slice(8, 14);
-});
+const server = await openTestServer(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
+const key = (await server.tenant()).key;
+const tag = key.slice(8, 14);
 
 test('the guide has every platform', () => {
   expect(wanted.map(({ application }) => application.name)).toEqual(Object.keys(jwts));
@@ -137,6 +132,5 @@ test.each(wanted.map(({ application }) => [application.name, application] as con
     const { err } = await shell(['whoami'], { env });
     expect(err).toContain(name === 'deploy from GitLab' ? '(invalid_request)' : 'permission_missing');
     await github.stop(true);
-    await issuer.close();
   },
 );

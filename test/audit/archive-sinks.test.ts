@@ -1,11 +1,12 @@
 /** Entries stay in the database until every sink has received them, unless the operator skips the delivery. */
+
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Sink } from '../../src/audit/delivery.ts';
 import type { ArchiveOptions, ArchiveResult } from '../../src/audit/proof.ts';
 import { checkSinks } from '../../src/operations/diagnosis.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { openDelivery, openSink, type TestDelivery, writeEntries } from '../support/test-delivery.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -19,15 +20,13 @@ describe.each(databases)('archiving the audit log in %s', (_, database) => {
   beforeEach(async () => {
     on = await openTestStore(database);
     tenant = await on.tenant();
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-archive-'));
+    folder = temporaryFolder();
     sink = openSink({ name: 'local', type: 'file', path: join(folder, 'received') });
     delivery = openDelivery([sink], on, on.maintenance);
     await writeEntries(on, tenant, 'one', 'two', 'three');
   });
   afterEach(async () => {
     await delivery.stop();
-    await on.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   const files = () => readdirSync(folder).filter((name) => name.endsWith('.jsonl'));

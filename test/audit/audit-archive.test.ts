@@ -1,6 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { Archived, ArchiveOptions, Verdict } from '../../src/audit/proof.ts';
@@ -8,6 +7,7 @@ import type { Db } from '../../src/db/db.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, masters, named } from '../support/audit-export.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { databases, sqlite, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -20,11 +20,7 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
   beforeEach(async () => {
     testStore = await openTestStore(database);
     tenant = await testStore.tenant();
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-archive-'));
-  });
-  afterEach(async () => {
-    await testStore.close();
-    rmSync(folder, { recursive: true, force: true });
+    folder = temporaryFolder();
   });
 
   const files = () => readdirSync(folder).sort();

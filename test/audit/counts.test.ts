@@ -1,5 +1,5 @@
 /** Counting entries of the audit log by result and time. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { countDenials, countEntries } from '../../src/audit/log/count.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
 import type { Db } from '../../src/db/db.ts';
@@ -76,7 +76,6 @@ describe.each(databases)('counting the audit log on %s', (name, database) => {
       return statements.through(opened);
     });
   });
-  afterAll(() => on.close());
 
   const expected = (filter: CountFilter, { start, length, counts }: LogCounts, of = entries) => {
     const all = counts.map(() => ({ success: 0, denied: 0, failed: 0 }));

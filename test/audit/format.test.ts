@@ -2,12 +2,13 @@
  * Rows and exports that an earlier version wrote must verify for ever. The files of each format were written by the
  * first version with that format. They never change: a new format gets new files.
  */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { openStore } from '../../src/store/open.ts';
 import { exportOf, mastersOf, named, verify, verifyAll } from '../support/audit-export.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { databases, generousTimeout } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
@@ -46,10 +47,9 @@ describe.each(databases)('segments of format 1 on %s', (name, database) => {
   let folder: string;
   let url: string;
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-format-'));
+    folder = temporaryFolder();
     url = await database.createEmpty(folder);
   });
-  afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
   function literal(value: Value): string {
     if (value === null || typeof value === 'number') return String(value);

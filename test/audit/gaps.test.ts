@@ -1,46 +1,35 @@
 /** The first page of a search says which entries may be missing. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+
+import { describe, expect, test } from 'bun:test';
 import type { AuditedReads } from '../../src/domain/audit.ts';
 import { recordAuditedReads } from '../../src/operations/bootstrap.ts';
 import { entry } from '../support/audit-export.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { databases, startTime } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const hour = 3_600_000;
 const time = (hours: number) => startTime + hours * hour;
 const iso = (hours: number) => new Date(time(hours)).toISOString();
 
-describe.each(databases)('gaps in the audit log on %s', (_, database) => {
-  let testStore: TestStore;
-  let tenant: string;
-  let other: string;
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-gaps-'));
-
-  beforeAll(async () => {
-    testStore = await openTestStore(database);
-    [tenant, other] = [await testStore.tenant(), await testStore.tenant()];
-    const { maintenance, store } = testStore;
-    for (const [at, reads] of [
-      [0, 'reveal'],
-      [10, 'off'],
-      [20, 'all'],
-    ] as [number, AuditedReads][])
-      await recordAuditedReads(maintenance, reads, time(at));
-    const at = (hours: number) => ({ ...entry(hours, tenant), at: time(hours) });
-    for (const hours of [1, 5, 12, 30]) {
-      await store.audit.write([at(hours)]);
-      await maintenance.audit.seal();
-    }
-    await maintenance.audit.archive({ folder, now: time(40), before: time(6), tenantId: tenant });
+describe.each(databases)('gaps in the audit log on %s', async (_, database) => {
+  const folder = temporaryFolder();
+  const testStore = await openTestStore(database);
+  const [tenant, other] = [await testStore.tenant(), await testStore.tenant()];
+  const { maintenance, store } = testStore;
+  for (const [at, reads] of [
+    [0, 'reveal'],
+    [10, 'off'],
+    [20, 'all'],
+  ] as [number, AuditedReads][])
+    await recordAuditedReads(maintenance, reads, time(at));
+  const at = (hours: number) => ({ ...entry(hours, tenant), at: time(hours) });
+  for (const hours of [1, 5, 12, 30]) {
+    await store.audit.write([at(hours)]);
     await maintenance.audit.seal();
-  });
-  afterAll(async () => {
-    await testStore.close();
-    rmSync(folder, { recursive: true, force: true });
-  });
+  }
+  await maintenance.audit.archive({ folder, now: time(40), before: time(6), tenantId: tenant });
+  await maintenance.audit.seal();
 
   const gaps = async (filter = {}, window = {}, of = tenant) =>
     (await testStore.store.audit.list(of, filter, { limit: 10, ...window })).gaps;

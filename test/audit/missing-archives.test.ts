@@ -1,11 +1,10 @@
 /** Verification names missing archives if signed entries mention them, and otherwise the missing entries. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { Verdict } from '../../src/audit/proof.ts';
 import { entry, masters } from '../support/audit-export.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -18,7 +17,7 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
   beforeEach(async () => {
     on = await openTestStore(database);
     tenant = await on.tenant();
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-archive-'));
+    folder = temporaryFolder();
     await write(1, 10, tenant);
     // On the next day, so that the next archive contains the entry about this archive.
     await archive(11);
@@ -26,10 +25,6 @@ describe.each(databases)('missing archives of the audit log in %s', (_, database
     await archive(21);
     await write(21, 30, tenant);
     await archive(31);
-  });
-  afterEach(async () => {
-    await on.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   /** Writes a segment with one entry per day. */

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import type { Retention, Verdict } from '../../src/audit/proof.ts';
 import type { Db } from '../../src/db/db.ts';
 import { Faults } from '../../torture/crash/faults.ts';
@@ -15,7 +15,6 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
     testStore = await openTestStore(database);
     tenant = await testStore.tenant();
   });
-  afterEach(() => testStore.close());
 
   /** Advances the clock, and writes one segment with two entries per hour. */
   async function write(count: number): Promise<void> {

@@ -1,5 +1,5 @@
 /** Sealing entries into segments of the chains of their tenants. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { headersIn, segmentsIn } from '../../src/audit/log/chain.ts';
 import { entryWriter, tenantsIn } from '../../src/audit/log/pending.ts';
@@ -11,7 +11,7 @@ import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, verify } from '../support/audit-export.ts';
 import { recorder } from '../support/statement-recorder.ts';
 import { databases, postgres, sqlite, startTime } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 import { until } from '../support/until.ts';
 
 function entry(operation: string, tenantId: string | undefined, at = startTime): NewEntry {
@@ -28,12 +28,8 @@ function entry(operation: string, tenantId: string | undefined, at = startTime):
 const entries = (count: number, tenantId: string | undefined, name = 'x') =>
   Array.from({ length: count }, (_, number) => entry(`${name}${number}`, tenantId));
 
-describe.each(databases)('sealing the audit log on %s', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('sealing the audit log on %s', async (_, database) => {
+  const on = await openTestStore(database);
 
   const seal = () => on.maintenance.audit.seal();
   const headOf = async (tenant: string) =>
@@ -303,7 +299,6 @@ test('a chain that another node has locked is left to that node', async () => {
   });
   expect(await audit.seal()).toBe(2);
   await other.close();
-  await on.close();
 });
 
 test('concurrent writes share a commit', async () => {
@@ -319,5 +314,4 @@ test('concurrent writes share a commit', async () => {
     Array.from({ length: 100 }, (_, number) => on.store.audit.write([entry(`${number}`, tenant)])),
   );
   expect((generation() - start) / perCommit).toBeLessThanOrEqual(3);
-  await on.close();
 });

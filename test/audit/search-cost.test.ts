@@ -1,12 +1,12 @@
 /** Searching the audit log: the rows that a page examines do not depend on the length of the log. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { segmentAt } from '../../src/audit/log/chain.ts';
 import { maxExamined } from '../../src/audit/log/search.ts';
 import type { RunSteps } from '../../src/domain/steps.ts';
 import type { AuditFilter, NewEntry, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases, startTime, testMasterKey } from '../support/test-server.ts';
-import { masterKeys, openTestStore, type TestStore } from '../support/test-store.ts';
+import { masterKeys, openTestStore } from '../support/test-store.ts';
 
 const actor = '01900000-0000-7000-8000-000000000001';
 const from = startTime - 10;
@@ -24,11 +24,8 @@ const filters: [name: string, filter: AuditFilter][] = [
   ['terms that never occur together', { token: 'needle', operation: 'token.read' }],
 ];
 
-describe.each(databases)('the cost of a search in the audit log on %s', (name, database) => {
+describe.each(databases)('the cost of a search in the audit log on %s', async (name, database) => {
   const statements = recorder();
-  let on: TestStore;
-  let watched: Store;
-  let tenant: string;
   const short = new Map<string, number>();
   const long = new Map<string, number>();
 
@@ -94,19 +91,15 @@ describe.each(databases)('the cost of a search in the audit log on %s', (name, d
     for (const step of steps) expect(step).toMatch(/^SEARCH .* USING /);
     return sent.reduce((sum, { rows }) => sum + rows, 0);
   }
-
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-    watched = await on.openNode(masterKeys(testMasterKey), statements.through);
-    await write(1000, 'reused');
-    for (const [title, filter] of filters) short.set(title, await costOf(filter));
-    await grow(2000);
-    if (name !== 'SQLite') await on.runSql('analyze');
-    await write(1000);
-    for (const [title, filter] of filters) long.set(title, await costOf(filter));
-  });
-  afterAll(() => on.close());
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
+  const watched: Store = await on.openNode(masterKeys(testMasterKey), statements.through);
+  await write(1000, 'reused');
+  for (const [title, filter] of filters) short.set(title, await costOf(filter));
+  await grow(2000);
+  if (name !== 'SQLite') await on.runSql('analyze');
+  await write(1000);
+  for (const [title, filter] of filters) long.set(title, await costOf(filter));
 
   test.each(filters)('by %s is the same for few and for thousands of segments', (title) => {
     expect(short.get(title)).toBeGreaterThan(0);

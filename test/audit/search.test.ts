@@ -1,11 +1,11 @@
 /** A search with the index finds the same entries as a filter over all entries. Time bounds are exact. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { Entry, LogEntry } from '../../src/domain/audit.ts';
 import { canonicalContainer, type Transform } from '../../src/domain/rule.ts';
 import type { AuditFilter, LogWindow, NewEntry } from '../../src/store/store.ts';
 import { databases, startTime } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const uuid = (number: number) => `0190000${number}-0000-7000-8000-000000000000`;
 const ids = ['card-1', 'card-2', 'card-3', uuid(1)];
@@ -103,12 +103,8 @@ function isWanted(entry: NewEntry, wanted: AuditFilter): boolean {
   ].every(Boolean);
 }
 
-describe.each(databases)('searching the audit log on %s', (name, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('searching the audit log on %s', async (name, database) => {
+  const on = await openTestStore(database);
 
   async function walk(tenant: string, wanted: AuditFilter, window: LogWindow): Promise<LogEntry[]> {
     const found: LogEntry[] = [];

@@ -1,5 +1,5 @@
 /** Every kind of tampering with the tables of the audit log is found, on both databases. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { segmentAt } from '../../src/audit/log/chain.ts';
 import { packEntries, type SignedHeader, sha256 } from '../../src/audit/log/segment.ts';
 import { packIndex, storedIndex, termsFor } from '../../src/audit/log/terms.ts';
@@ -21,7 +21,7 @@ import {
   write,
 } from '../support/audit-export.ts';
 import { databases, fewConnections, generousTimeout, startTime } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const tables = [
   'audit_segments',
@@ -32,23 +32,17 @@ const tables = [
   'setting_changes',
 ];
 
-describe.each(databases)('tampering with the audit log in %s', (name, database) => {
-  let testStore: TestStore;
-  let node: OpenedStore;
-  let tenant: string;
+describe.each(databases)('tampering with the audit log in %s', async (name, database) => {
   /** The tenant has the segments 1 (entries 1 to 4), 2 (5 to 7) and 3 (8 to 10). */
-  beforeAll(async () => {
-    testStore = await openTestStore(database);
-    tenant = await testStore.tenant();
-    await recordAuditedReads(testStore.maintenance, 'all', startTime);
-    for (const count of [4, 3, 3]) await write(testStore, count, tenant);
-    await testStore.maintenance.audit.recordHeads('all');
-    await testStore.maintenance.audit.seal();
-    for (const table of tables)
-      await testStore.runSql(`create table copy_of_${table} as select * from ${table}`);
-    node = await testStore.open();
-  });
-  afterAll(() => testStore.close());
+  const testStore = await openTestStore(database);
+  const tenant = await testStore.tenant();
+  await recordAuditedReads(testStore.maintenance, 'all', startTime);
+  for (const count of [4, 3, 3]) await write(testStore, count, tenant);
+  await testStore.maintenance.audit.recordHeads('all');
+  await testStore.maintenance.audit.seal();
+  for (const table of tables)
+    await testStore.runSql(`create table copy_of_${table} as select * from ${table}`);
+  const node: OpenedStore = await testStore.open();
 
   const bytes = (data: Uint8Array | string) => {
     const hex = Buffer.from(data).toString('hex');
@@ -184,7 +178,6 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     await on.runSql(`delete from audit_segments where tenant_id = '${id}' and number = 2`);
     await audit.seal();
     expect((await verifyDatabase(on)).findings).toEqual([]);
-    await on.close();
   });
 
   test('by inserting a pending entry, with or without a copied MAC', async () => {
@@ -277,7 +270,6 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     await expect(verifyDatabase(growing, { between: retain })).rejects.toThrow(
       'while the audit log was read',
     );
-    await growing.close();
   });
 
   test('by changing the times when reads were not recorded', async () => {
@@ -345,7 +337,6 @@ describe.each(databases)('tampering with the audit log in %s', (name, database) 
     await growing.runSql('delete from audit_segments where number = 4');
     await growing.runSql(`update audit_chains set number = 2 where tenant_id = '${id}'`);
     expect((await rest()).findings.map(({ code }) => code)).toContain('cut_off');
-    await growing.close();
   });
 
   test('exports need the master key that was current when they were made', async () => {

@@ -1,8 +1,6 @@
 /** The segments of tenants sign the end of the system chain, so that its removal is found without an anchor. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { AuditDb } from '../../src/audit/log/chain.ts';
 import { exportedParts } from '../../src/audit/proof/export.ts';
@@ -12,6 +10,7 @@ import { systemTenant } from '../../src/audit/records.ts';
 import type { Db } from '../../src/db/db.ts';
 import { checkHeads } from '../../src/operations/diagnosis.ts';
 import { exportOf, masters, named, verify, verifyDatabase, write } from '../support/audit-export.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -27,7 +26,6 @@ describe.each(databases)('the system chain in %s', (_, database) => {
     for (let segment = 1; segment <= 2; segment++) await write(on, 2);
     await write(on, 2, tenant);
   });
-  afterEach(() => on.close());
 
   async function remove(tenantId: string): Promise<void> {
     for (const table of tables) await on.runSql(`delete from ${table} where tenant_id = '${tenantId}'`);
@@ -38,7 +36,7 @@ describe.each(databases)('the system chain in %s', (_, database) => {
   const doctor = async () => (await checkHeads(on.db, masters, 'verify')).map(({ state }) => state);
 
   test('verifies, also together with a chain that was deleted after its tenant', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-system-'));
+    const folder = temporaryFolder();
     expect((await verified()).findings).toEqual([]);
     expect(await doctor()).toEqual(['ok']);
     const { maintenance } = on;
@@ -58,7 +56,6 @@ describe.each(databases)('the system chain in %s', (_, database) => {
         expect.stringMatching(/^entries after the last segment of each chain, /),
       ],
     });
-    rmSync(folder, { recursive: true });
   });
 
   test('is reported as missing after its removal, and does not verify after the service has started another one', async () => {

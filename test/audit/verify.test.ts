@@ -1,30 +1,23 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { genesis, type Head, systemTenant } from '../../src/audit/records.ts';
 import { newMasterKey } from '../../src/db/keys/cipher.ts';
 import { restoreOperation } from '../../src/domain/audit.ts';
 import { entry, exportOf, masters, named, verify, write } from '../support/audit-export.ts';
 import { sqlite } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const count = 6;
 
-describe('an export of the audit log', () => {
-  let testStore: TestStore;
-  let tenant: string;
-  let lines: string[];
+describe('an export of the audit log', async () => {
+  const testStore = await openTestStore(sqlite);
+  const tenant = await testStore.tenant();
+  await write(testStore, 4, tenant);
+  await write(testStore, count - 4, tenant);
+  await testStore.maintenance.audit.recordHeads('all');
+  const lines: string[] = await exportOf(testStore);
   /** An export of the tenant's chain alone. */
-  let chain: string[];
-  beforeAll(async () => {
-    testStore = await openTestStore(sqlite);
-    tenant = await testStore.tenant();
-    await write(testStore, 4, tenant);
-    await write(testStore, count - 4, tenant);
-    await testStore.maintenance.audit.recordHeads('all');
-    lines = await exportOf(testStore);
-    chain = await exportOf(testStore, tenant);
-  });
-  afterAll(() => testStore.close());
+  const chain: string[] = await exportOf(testStore, tenant);
 
   const kinds = (of = lines) => of.map((line) => JSON.parse(line).kind);
   const withLine = (at: number, line: string) => lines.with(at, line);

@@ -1,33 +1,23 @@
 /** Behaviour that all API commands share, and help. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { nameOf } from '../../src/cli/command.ts';
 import { allCommands } from '../../src/cli/commands.ts';
 import { parseAndRun } from '../../src/cli/program.ts';
 import { newId } from '../../src/domain/key.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { unknownKey } from '../support/keys.ts';
-import { type ApiShell, apiShell, type ShellOptions, shell } from '../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
+import { apiShell, type ShellOptions, shell } from '../support/shell.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
 const commands = await allCommands();
-
-let server: TestServer;
-let folder: string;
-let key: string;
-let call: ApiShell['call'];
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-calls-'));
-  ({ key } = await server.tenant());
-  ({ call } = apiShell(server.url, key));
-  writeFileSync(join(folder, 'key'), `${key}\n`);
-});
-afterAll(async () => {
-  await server.close();
-  rmSync(folder, { recursive: true });
-});
+const server = await openTestServer(sqlite);
+const folder = temporaryFolder();
+const { key } = await server.tenant();
+const { call } = apiShell(server.url, key);
+writeFileSync(join(folder, 'key'), `${key}\n`);
 
 describe('the key', () => {
   const none = { SALLYPORT_KEY: '' };

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import { existsSync } from 'node:fs';
 import manifest from '../../package.json' with { type: 'json' };
 import { type Command, nameOf } from '../../src/cli/command.ts';
@@ -15,7 +15,6 @@ let cli: Cli;
 beforeEach(() => {
   cli = openCli();
 });
-afterEach(() => cli.remove());
 
 test('tenants create prints an id and a valid key; tenants list prints the id and no key', async () => {
   const operator = openSqliteCli();
@@ -30,8 +29,6 @@ test('tenants create prints an id and a valid key; tenants list prints the id an
   expect(listed.out.trimEnd().split('\n')).toHaveLength(3);
   expect(listed.out).toMatch(new RegExp(`^${id}  \\d{4}-\\S+Z  active  Zoë & Söhne 🗝$`, 'm'));
   expect(listed.out).not.toMatch(keyPattern);
-  await server.close();
-  operator.remove();
 });
 
 test('--json prints JSON', async () => {

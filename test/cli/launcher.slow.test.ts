@@ -1,16 +1,14 @@
-import { afterAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { describe, expect, test } from 'bun:test';
 import { join } from 'node:path';
 import { allCommands } from '../../src/cli/commands.ts';
 import { callOptions } from '../../src/cli/terminal/connection.ts';
 import { flagOf, settingList } from '../../src/config/settings.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { hostileFiles, runInHostileFolder } from '../support/hostile-folder.ts';
 import { unknownKey } from '../support/keys.ts';
 import { root } from '../support/service.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-launcher-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 const launcher = ['node', join(root, 'bin/sallyport.mjs')];
 const env = { PATH: String(process.env.PATH) };

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, ConfigError, flagOf, readConfig, settings } from '../../src/config/settings.ts';
 import { Secret } from '../../src/domain/key.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { type Name, type Row, table } from '../support/setting-examples.ts';
 
 const names = Object.keys(table) as Name[];
@@ -25,12 +25,8 @@ function errorOf(read: () => unknown): string {
   throw new Error('the settings were accepted');
 }
 
-describe('settings', () => {
-  let folder: string;
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-config-'));
-  });
-  afterAll(() => rmSync(folder, { recursive: true }));
+describe('settings', async () => {
+  const folder = temporaryFolder();
 
   test('are all in this table', () => {
     expect(names.toSorted()).toEqual((Object.keys(settings) as Name[]).toSorted());

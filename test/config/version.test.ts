@@ -1,16 +1,15 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, expect, test } from 'bun:test';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { build, commitOf, version } from '../../src/config/version.ts';
 import { newestSchema } from '../../src/db/migrate.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { openTestServer, sqlite } from '../support/test-server.ts';
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-version-'));
+  folder = temporaryFolder();
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 const commit = '0123456789abcdef0123456789abcdef01234567';
 
@@ -52,5 +51,4 @@ test('/readyz and the metrics show the version with its commit, and the schema',
   expect(body).toEqual({ status: 'ok', version: build(), schema: newestSchema });
   const text = await (await fetch(server.app.metricsUrl as string)).text();
   expect(text).toContain(`sallyport_build_info{version="${build()}",schema="${newestSchema}",bun="`);
-  await server.close();
 });

@@ -1,6 +1,6 @@
 /** Checks accessibility, layout and rendering of the console in a browser. */
 import { Database } from 'bun:sqlite';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'bun:test';
+import { afterEach, beforeAll, describe, expect, test } from 'bun:test';
 import type { Browser } from 'playwright-core';
 import { seed } from '../../demo/seed.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
@@ -19,10 +19,6 @@ describe.skipIf(noBrowser)('console pages:', () => {
     await seed({ url: server.url, key, now: server.clock.now });
     await server.application(key, { name: 'x'.repeat(180) });
     await server.flush();
-  });
-  afterAll(async () => {
-    await browser.close();
-    await server.close();
   });
   afterEach(async () => {
     await tab.reset();

@@ -1,9 +1,9 @@
 /** The pages of destinations: list, editor with review, dry run, who can use one, search, and rules that name one. */
+
 import { beforeAll, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { createCertificates, noOpenssl } from '../support/certificates.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { describeConsole } from '../support/console-suite.ts';
 import { accessibilityViolations } from '../support/console-tab.ts';
 import { chargeRequest, openReceiver, tokenUseRule } from '../support/destination-receiver.ts';
@@ -150,58 +150,53 @@ describeConsole(
       async () => {
         const { server } = suite;
         const receiver = await openReceiver(true);
-        const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
-        try {
-          const { ca, clientCertificate: client_certificate, addressOrigin: origin } = receiver;
-          const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
-          const headers = { authorization: secret, 'x-version': '7' };
-          const fields = { name: 'guarded', origin, requests, headers, ca, client_certificate };
-          const { body } = await server.call('POST', '/destinations', { key, body: fields });
-          const { key: user } = await server.application(key, {
-            permissions: ['mine:x'],
-            rules: [tokenUseRule('/', [body.id])],
-          });
-          const sent = async () => {
-            const { status } = await server.call('POST', '/proxy/guarded/charges', { key: user });
-            return [status, receiver.received.splice(0).join('')] as const;
-          };
-          const page = await open(`#/destinations/${body.id}/edit`);
-          await page.getByText('Stored: authorization, x-version').waitFor();
-          await page.getByLabel('Timeout in seconds').fill('9');
-          expect(await changes('Review changes')).toEqual(['removed: timeout 25 s', 'added: timeout 9 s']);
-          await save();
-          const [status, text] = await sent();
-          expect([status, text]).toEqual([200, expect.stringContaining(`authorization: ${secret}`)]);
-          expect(text).toContain('x-version: 7');
+        const folder = temporaryFolder();
+        const { ca, clientCertificate: client_certificate, addressOrigin: origin } = receiver;
+        const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
+        const headers = { authorization: secret, 'x-version': '7' };
+        const fields = { name: 'guarded', origin, requests, headers, ca, client_certificate };
+        const { body } = await server.call('POST', '/destinations', { key, body: fields });
+        const { key: user } = await server.application(key, {
+          permissions: ['mine:x'],
+          rules: [tokenUseRule('/', [body.id])],
+        });
+        const sent = async () => {
+          const { status } = await server.call('POST', '/proxy/guarded/charges', { key: user });
+          return [status, receiver.received.splice(0).join('')] as const;
+        };
+        const page = await open(`#/destinations/${body.id}/edit`);
+        await page.getByText('Stored: authorization, x-version').waitFor();
+        await page.getByLabel('Timeout in seconds').fill('9');
+        expect(await changes('Review changes')).toEqual(['removed: timeout 25 s', 'added: timeout 9 s']);
+        await save();
+        const [status, text] = await sent();
+        expect([status, text]).toEqual([200, expect.stringContaining(`authorization: ${secret}`)]);
+        expect(text).toContain('x-version: 7');
 
-          await suite.tab.navigate(`#/destinations/${body.id}/edit`);
-          await page.getByRole('button', { name: 'Replace headers' }).click();
-          await page.getByRole('button', { name: 'Remove header 2' }).click();
-          await page.getByRole('button', { name: 'Review changes' }).click();
-          await page.getByText('must have 1 to 4000 visible').waitFor();
-          await page.getByLabel('Value of header 1').fill('Bearer new');
-          expect(await changes('Review changes')).toEqual(['removed: header x-version']);
-          await page.getByRole('dialog').getByText('The values of all headers are replaced.').waitFor();
-          await save();
-          const [, replaced] = await sent();
-          expect(replaced).toContain('authorization: Bearer new');
-          expect(replaced).not.toContain('x-version');
+        await suite.tab.navigate(`#/destinations/${body.id}/edit`);
+        await page.getByRole('button', { name: 'Replace headers' }).click();
+        await page.getByRole('button', { name: 'Remove header 2' }).click();
+        await page.getByRole('button', { name: 'Review changes' }).click();
+        await page.getByText('must have 1 to 4000 visible').waitFor();
+        await page.getByLabel('Value of header 1').fill('Bearer new');
+        expect(await changes('Review changes')).toEqual(['removed: header x-version']);
+        await page.getByRole('dialog').getByText('The values of all headers are replaced.').waitFor();
+        await save();
+        const [, replaced] = await sent();
+        expect(replaced).toContain('authorization: Bearer new');
+        expect(replaced).not.toContain('x-version');
 
-          const { server: other } = createCertificates(folder, 'client');
-          await suite.tab.navigate(`#/destinations/${body.id}/edit`);
-          await page
-            .getByLabel('Client certificate')
-            .fill(client_certificate + readFileSync(other.key, 'utf8'));
-          await page.getByRole('button', { name: 'Review changes' }).click();
-          await page.getByText('must be PEM: certificates, and one unencrypted private key').waitFor();
-          await page.getByLabel('Client certificate').fill('');
-          expect(await changes('Review changes')).toEqual(['removed: client certificate']);
-          await save();
-          expect((await sent())[0]).toBe(502);
-        } finally {
-          rmSync(folder, { recursive: true });
-          await receiver.close();
-        }
+        const { server: other } = createCertificates(folder, 'client');
+        await suite.tab.navigate(`#/destinations/${body.id}/edit`);
+        await page
+          .getByLabel('Client certificate')
+          .fill(client_certificate + readFileSync(other.key, 'utf8'));
+        await page.getByRole('button', { name: 'Review changes' }).click();
+        await page.getByText('must be PEM: certificates, and one unencrypted private key').waitFor();
+        await page.getByLabel('Client certificate').fill('');
+        expect(await changes('Review changes')).toEqual(['removed: client certificate']);
+        await save();
+        expect((await sent())[0]).toBe(502);
       },
     );
 

@@ -1,9 +1,9 @@
 /** How the console shows aggregated, overflow and missing entries of the audit log, in a browser. */
+
 import { expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { maxGroups, maxIds } from '../../src/audit/log/collector.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { describeConsole } from '../support/console-suite.ts';
 
 describeConsole('console activity, incomplete:', (suite) => {
@@ -63,7 +63,7 @@ describeConsole('console activity, incomplete:', (suite) => {
     const idle = await server.application(key, { permissions: ['token:create'] });
     await server.call('GET', '/tokens/none', { key: idle.key });
     await server.flush();
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-console-archive-'));
+    const folder = temporaryFolder();
     const { audit } = server.app.maintenance;
     await audit.seal();
     await audit.archive({ folder, now: server.clock.now(), before: server.clock.now() + 1, tenantId });

@@ -60,9 +60,6 @@ describe.skipIf(noBrowser)('people in the console', () => {
     browser = await openBrowser();
   });
   afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-    await proxy?.close();
     login?.closeAllConnections();
     login?.close();
   });

@@ -49,7 +49,6 @@ describeConsole('console reports and history:', (suite) => {
     const folder = dirname([...files.keys()][0] as string);
     expect(files.get(`${folder}/access.csv`)?.toString()).toContain('"help desk"');
     expect(await cli.run('audit', 'verify', cli.path(folder))).toMatchObject({ code: 0 });
-    cli.remove();
   });
 
   test('a 403 links to its recorded decision, and the missing grant is reviewed and saved', async () => {

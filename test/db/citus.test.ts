@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { readConfig } from '../../src/config/settings.ts';
 import { misplacedOf, readPlacements } from '../../src/db/citus.ts';
@@ -15,6 +14,7 @@ import type { Minted } from '../../src/domain/key.ts';
 import { diagnose } from '../../src/operations/diagnosis.ts';
 import { nodes } from '../../src/store/nodes.ts';
 import { citusBinaries } from '../../torture/crash/citus.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { noCitus } from '../support/skip.ts';
 import {
   citus,
@@ -124,7 +124,6 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     expect(await runPostgres<object>(url, stored)).toEqual([{ count: 1 }] as never);
     const again = await openTestServer(url);
     expect((await again.call('GET', '/tokens/one', { key })).status).toBe(200);
-    await again.close();
   });
 
   test('a dump of the coordinator has the rows of all tenants, and migrate distributes them after a restore', async () => {
@@ -134,7 +133,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     for (const { key } of tenants)
       await server.call('POST', '/tokens', { key, body: { id: 'one', data: 'x' } });
     await server.close();
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-dump-'));
+    const folder = temporaryFolder();
     const dump = join(folder, 'sallyport.dump');
     const run = (program: string, ...args: string[]) =>
       expect(spawnSync(join(citusBinaries() ?? '', program), args, { encoding: 'utf8' })).toMatchObject({
@@ -153,7 +152,6 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const restored = await openTestServer(to);
     for (const { key } of tenants)
       expect((await restored.call('GET', '/tokens/one', { key })).status).toBe(200);
-    await restored.close();
   });
 
   test('doctor shows the shards, and refuses a schema that is distributed in part or in another way', async () => {

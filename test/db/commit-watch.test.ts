@@ -1,24 +1,23 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { linkSync, mkdtempSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { linkSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../src/db/db.ts';
 import { generationFile, mapCounters, watchCommits } from '../../src/db/sqlite/commit-watch.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 
 let folder: string;
 let path: string;
 let db: Db;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-commits-'));
+  folder = temporaryFolder();
   path = join(folder, 'some file.db');
   db = openSqlite(path, Date.now);
   await db.run('create table t (n integer)');
 });
 afterEach(async () => {
   await db.close();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 const generation = () => db.local!.generation();

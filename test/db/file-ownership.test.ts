@@ -1,4 +1,5 @@
 /** Files are created and opened by name in a folder where another user can create a link at any time. */
+
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
 import {
@@ -6,19 +7,18 @@ import {
   lchownSync,
   linkSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DbUnavailable } from '../../src/db/db.ts';
 import { copyOwnership, createOwned } from '../../src/db/sqlite/file-ownership.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import { backUp, flaws, unpack } from '../../src/store/sqlite-backup.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { isMissing } from '../support/skip.ts';
 
 let folder: string;
@@ -26,7 +26,7 @@ let target: string;
 let link: string;
 let database: string;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-links-'));
+  folder = temporaryFolder();
   target = join(folder, 'target');
   link = join(folder, 'link');
   database = join(folder, 'sallyport.db');
@@ -34,7 +34,6 @@ beforeEach(async () => {
   await db.run('create table schema_versions (version integer)');
   await db.close();
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Targets of a link that the service's user could create: a file of root, a database of root, or no file. */
 const targets: [string, () => void][] = [

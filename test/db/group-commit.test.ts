@@ -1,13 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { SQL } from 'bun';
 import { type Db, DbUnavailable, type Queries, type Transaction } from '../../src/db/db.ts';
 import { groupCommit } from '../../src/db/group-commit.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import { fail } from '../../src/domain/error.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { type Database, databases, generousTimeout, postgres } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
@@ -16,7 +15,7 @@ let url: string;
 let db: Db;
 
 async function open(database: Database, timeout = generousTimeout): Promise<void> {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-sharing-'));
+  folder = temporaryFolder();
   url = await database.createMigrated(folder);
   db = url.startsWith('sqlite:') ? openSqlite(url.slice(7), Date.now) : openPostgres(url, undefined, timeout);
   await db.run('create table things (name text primary key, count integer not null)');

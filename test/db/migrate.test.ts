@@ -1,7 +1,4 @@
 import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Db } from '../../src/db/db.ts';
 import {
   hashOf,
@@ -16,6 +13,7 @@ import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { openStore } from '../../src/store/open.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { allRows } from '../support/database.ts';
 import { databases, fewConnections, generousTimeout } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
@@ -81,12 +79,11 @@ describe.each(databases)('migrations on %s', (_, database) => {
   let url: string;
   const opened: Db[] = [];
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-migrate-'));
+    folder = temporaryFolder();
     url = await database.createEmpty(folder);
   });
   afterEach(async () => {
     for (const db of opened.splice(0)) await db.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   function connect(): Db {

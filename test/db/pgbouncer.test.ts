@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Queries } from '../../src/db/db.ts';
 import { migrate } from '../../src/db/migrate.ts';
@@ -8,6 +7,7 @@ import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { lookup } from '../../src/db/statement.ts';
 import { CitusCluster, citusBinaries } from '../../torture/crash/citus.ts';
 import type { Cluster } from '../../torture/crash/cluster.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { noPgbouncer, type Pgbouncer, pgbouncers, startPgbouncer } from '../support/pgbouncer.ts';
 import { isMissing } from '../support/skip.ts';
 import { openTcpProxy } from '../support/tcp-proxy.ts';
@@ -61,7 +61,6 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     const sessions = await authorizeSessions(server, key, 40);
     expect(new Set(sessions)).toEqual(new Set([204]));
     await server.flush();
-    await server.close();
   });
 
   test('a read waits for two round trips, and without the pooler for one', async () => {
@@ -136,8 +135,6 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     });
     const others = await Promise.all(Array.from({ length: 20 }, create));
     expect(new Set([first, ...others].map(({ status }) => status))).toEqual(new Set([201]));
-    await server.close();
-    await proxy.close();
   });
 });
 
@@ -154,7 +151,7 @@ describe.skipIf(noCluster)('through PgBouncer to the coordinator of a Citus clus
   let server: TestServer;
   let tenant: { id: string; key: string };
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-pgbouncer-citus-'));
+    folder = temporaryFolder();
     chmodSync(folder, 0o711);
     cluster = await CitusCluster.start(join(folder, 'citus'));
     standby = await cluster.coordinator.copy(join(folder, 'standby'));
@@ -164,11 +161,9 @@ describe.skipIf(noCluster)('through PgBouncer to the coordinator of a Citus clus
     tenant = await server.tenant();
   });
   afterAll(async () => {
-    await server.close();
     await pooler.stop();
     await standby.kill();
     await cluster.kill();
-    rmSync(folder, { recursive: true });
   });
 
   const pooled = () => `postgres://postgres@127.0.0.1:${pooler.port}/postgres`;

@@ -45,7 +45,6 @@ test('a cached plan uses the index after the table has grown quickly', async () 
   expect(await plan()).toContain('key_digest_key');
   expect(await maintenance.analyzeTables()).toEqual([]);
   await session.close();
-  await testStore.close();
 });
 
 test('lookups in a large tenant among small ones read only the rows of their keys, with a plan that is not made again', async () => {
@@ -84,7 +83,6 @@ test('lookups in a large tenant among small ones read only the rows of their key
   expect(plan).toContain('key_digest_key');
   expect(plan).not.toContain('Rows Removed');
   await db.close();
-  await testStore.close();
 });
 
 /** Tables whose statistics know one tenant. */
@@ -109,5 +107,4 @@ test('the statistics of every table with several rows of a tenant know one tenan
 test('SQLite needs no analyze', async () => {
   const testStore = await openTestStore(sqlite);
   expect(await testStore.maintenance.analyzeTables()).toEqual([]);
-  await testStore.close();
 });

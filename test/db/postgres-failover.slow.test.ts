@@ -1,20 +1,21 @@
 /** A failover to a standby. */
+
 import { expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync } from 'node:fs';
 import { join } from 'node:path';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { parseKey } from '../../src/domain/key.ts';
 import { credentials } from '../../src/store/credentials.ts';
 import { tenantTags } from '../../src/store/tenants.ts';
 import { Cluster } from '../../torture/crash/cluster.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { openCli } from '../support/cli.ts';
 import { unknownKey } from '../support/keys.ts';
 import { fewConnections, generousTimeout, openTestServer, testMasterKey } from '../support/test-server.ts';
 import { until } from '../support/until.ts';
 
 test('nodes use a standby when it is promoted, and never go back to the old primary, until an operator accepts the loss', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-hosts-'));
+  const folder = temporaryFolder();
   chmodSync(folder, 0o711);
   const primary = await Cluster.make(join(folder, 'primary'));
   await primary.start();
@@ -64,7 +65,5 @@ test('nodes use a standby when it is promoted, and never go back to the old prim
   const again = await open();
   expect((await again.call('GET', '/readyz')).status).toBe(200);
   await again.close();
-  cli.remove();
   await primary.kill();
-  rmSync(folder, { recursive: true, force: true });
 });

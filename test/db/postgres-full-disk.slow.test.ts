@@ -1,9 +1,10 @@
 /** A PostgreSQL whose disk is full. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Glob } from 'bun';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { openCli } from '../support/cli.ts';
 import { problemsIn, runDoctor } from '../support/doctor.ts';
 import { mount, noMount, unmount } from '../support/mount.ts';
@@ -11,7 +12,7 @@ import { type Postgres, startPostgres } from '../support/postgres.ts';
 import { openTestServer, type TestServer, testMasterKey } from '../support/test-server.ts';
 
 describe.skipIf(noMount)('on a full disk of PostgreSQL', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-full-'));
+  const folder = temporaryFolder();
   const ballast = join(folder, 'ballast');
   let postgres: Postgres;
   let server: TestServer;
@@ -30,10 +31,8 @@ describe.skipIf(noMount)('on a full disk of PostgreSQL', () => {
     ({ key } = await server.tenant());
   });
   afterAll(async () => {
-    await server.close();
     await postgres.stop();
     unmount(folder);
-    rmSync(folder, { recursive: true });
   });
 
   const create = (id: string) =>
@@ -63,7 +62,6 @@ describe.skipIf(noMount)('on a full disk of PostgreSQL', () => {
     fillDisk();
     const cli = openCli(() => ({ SALLYPORT_MASTER_KEY: testMasterKey }));
     const { code, checks } = await runDoctor(cli, '--database-url', postgres.url);
-    cli.remove();
     rmSync(ballast);
     expect(code).toBe(1);
     const [database] = problemsIn(checks).filter(({ name }) => name === 'database');

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../src/db/db.ts';
 import { migrate } from '../../src/db/migrate.ts';
@@ -8,6 +7,7 @@ import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { anyPosition, type KnownPositions, type Position } from '../../src/domain/database-position.ts';
 import { nodes } from '../../src/store/nodes.ts';
 import { byTag } from '../../src/store/tenants.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { freePort, type Postgres, startPostgres } from '../support/postgres.ts';
 import { openTcpProxy } from '../support/tcp-proxy.ts';
 import { fewConnections, generousTimeout, postgres } from '../support/test-server.ts';
@@ -232,7 +232,7 @@ describe('several hosts', () => {
 
 describe('connection settings', () => {
   test('a password comes from the password file, which only the owner may read', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-passwords-'));
+    const folder = temporaryFolder();
     chmodSync(folder, 0o755);
     const access = join(folder, 'pg_hba.conf');
     writeFileSync(access, 'host all locked all scram-sha-256\nhost all all all trust\n');

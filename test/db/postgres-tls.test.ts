@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DbUnavailable } from '../../src/db/db.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { type Certificates, createCertificates, noOpenssl } from '../support/certificates.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { type Postgres, startPostgres } from '../support/postgres.ts';
 import { fewConnections, generousTimeout, openTestServer } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
@@ -34,7 +34,7 @@ describe.skipIf(noOpenssl)('TLS to PostgreSQL', () => {
   const at = (host: string, query: string, user = 'postgres') =>
     `postgres://${user}@${host}:${server.port}/postgres?${query}`;
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-tls-'));
+    folder = temporaryFolder();
     chmodSync(folder, 0o755);
     files = createCertificates(folder, 'with_certificate');
     const access = join(folder, 'pg_hba.conf');
@@ -51,7 +51,6 @@ describe.skipIf(noOpenssl)('TLS to PostgreSQL', () => {
   });
   afterAll(async () => {
     await server.stop();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   test('is used if the server offers it, unless sslmode=disable', async () => {
@@ -110,7 +109,6 @@ describe.skipIf(noOpenssl)('TLS to PostgreSQL', () => {
     await reload();
     await until('ready', async () => (await node.call('GET', '/readyz')).status !== 503);
     expect((await create()).status).toBe(201);
-    await node.close();
   });
 
   const reload = () => runSql(server.url, 'select pg_reload_conf()');

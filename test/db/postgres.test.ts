@@ -38,7 +38,6 @@ describe('a service that loses its connections to PostgreSQL', () => {
   afterEach(async () => {
     proxy.setMode('pass');
     await server.close();
-    await proxy.close();
   });
 
   const read = () => server.call('GET', '/applications/key', { key });
@@ -141,10 +140,6 @@ describe('a store that loses its connections to PostgreSQL', () => {
     on = await openTestStore({ ...postgres, createMigrated: async () => url.href });
     impatient = await answered(() => on.open(undefined, undefined, 1000));
   });
-  afterEach(async () => {
-    await on.close();
-    await proxy.close();
-  });
 
   test('a read is sent again if its connection is lost', async () => {
     const tenant = await on.tenant();
@@ -195,7 +190,6 @@ test('a read that reaches its time limit runs once', async () => {
   await expect(Promise.try(() => db.all(slow))).rejects.toThrow(DbUnavailable);
   expect(await on.runSql<object>('select last_value from attempts')).toEqual([{ last_value: '2' }]);
   await db.close();
-  await on.close();
 });
 
 test('a join of a few rows with a table of some thousand rows uses its index', async () => {
@@ -220,7 +214,6 @@ describe('the store on PostgreSQL while another transaction holds a lock', () =>
     on = await openTestStore(postgres, defaultConnections);
     impatient = await answered(() => on.open(undefined, undefined, 3000));
   });
-  afterEach(() => on.close());
 
   test('a change that timed out is not committed later, and other changes succeed', async () => {
     const tenant = await on.tenant();

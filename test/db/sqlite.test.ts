@@ -2,21 +2,19 @@ import { afterEach, beforeEach, expect, test } from 'bun:test';
 import {
   closeSync,
   existsSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Db, DbUnavailable } from '../../src/db/db.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import { InUse, lockExclusively } from '../../src/db/sqlite/sqlite-lock.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { runSql } from '../support/test-store.ts';
 
 let folder: string;
@@ -24,7 +22,7 @@ let path: string;
 let db: Db;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-sqlite-'));
+  folder = temporaryFolder();
   path = join(folder, 'test.db');
   // The clock does not advance, so that changes share a commit on slow machines, too.
   db = openSqlite(path, () => 1);
@@ -32,7 +30,6 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await db.close();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 const names = async () =>

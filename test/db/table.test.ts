@@ -1,5 +1,5 @@
 /** Tables as values agree with the schema, and their statements do what they say. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { statement } from '../../src/db/statement.ts';
 import {
   integer,
@@ -18,7 +18,7 @@ import { sessionTable } from '../../src/store/sessions.ts';
 import { tokenTable } from '../../src/store/token-row.ts';
 import { contentsTable } from '../../src/store/tokens.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const tables = [applicationTable, keyTable, sessionTable, destinationTable, tokenTable, contentsTable];
 
@@ -28,12 +28,8 @@ interface Stored {
   readonly nullable: string | number;
 }
 
-describe.each(databases)('tables on %s', (name, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('tables on %s', async (name, database) => {
+  const on = await openTestStore(database);
 
   test.each(tables.map((one) => [one.name, one] as const))(
     '%s has the columns of the schema',

@@ -89,8 +89,6 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     [tenant, ...others] = [...made.values()].filter((one) => one !== undefined) as [Tenant, ...Tenant[]];
   });
   afterAll(async () => {
-    await server.close();
-    cli.remove();
     for (const each of [proxy, ...workers]) await each.close();
   });
 
@@ -362,6 +360,5 @@ describe.skipIf(noCitus('requests'))('on a Citus cluster', () => {
     await waiting;
     await until('answers for the worker', async () => (await statuses(true)).join() === '200,200,201');
     await move(port);
-    await between.close();
   });
 });

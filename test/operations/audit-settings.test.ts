@@ -35,5 +35,4 @@ test.each(databases)('a start on %s records which reads are audited, if it diffe
   expect(await start('reveal')).toEqual([]);
   expect(await start('off', other.maintenance)).toEqual(entry('reveal', 'off'));
   expect(await start('all')).toEqual(entry('off', 'all'));
-  await on.close();
 });

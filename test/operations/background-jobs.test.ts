@@ -25,7 +25,6 @@ test('a denial recorded while denials are being written is written by the next f
   const { body } = await server.call('GET', '/logs?operation=log.read', { key });
   expect(body.data).toMatchObject([{ operation: 'log.read', result: 'denied' }]);
   await other.close();
-  await server.close();
 });
 
 test('closing the service gives up on a job that hangs and still writes recorded denials', async () => {
@@ -90,6 +89,5 @@ test.each(databases)(
     expect(await status()).toBe(401);
     const text = await (await fetch(server.app.metricsUrl as string)).text();
     expect(text).toContain('sallyport_clock_jumps_total{direction="forward"} 1\n');
-    await server.close();
   },
 );

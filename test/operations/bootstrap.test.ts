@@ -1,10 +1,10 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../../src/config/settings.ts';
 import { parseKey } from '../../src/domain/key.ts';
 import { bootstrap, newTenant } from '../../src/operations/bootstrap.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -16,13 +16,9 @@ describe.each(databases)('bootstrap on %s', (_, database) => {
   let temporary: string;
   beforeEach(async () => {
     on = await openTestStore(database);
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-bootstrap-'));
+    folder = temporaryFolder();
     keyFile = join(folder, 'management.key');
     temporary = `${keyFile}.new`;
-  });
-  afterEach(async () => {
-    await on.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   const start = (node: Pick<TestStore, 'store' | 'maintenance'> = on) => bootstrap(node, keyFile, startTime);

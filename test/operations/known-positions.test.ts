@@ -1,10 +1,10 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isBehind, type Position } from '../../src/domain/database-position.ts';
 import { positionMemory, witnessFile } from '../../src/operations/known-positions.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 
 const installation = '0190f5fe-7c00-7a00-8aba-000000000001';
 const at = (beat: number, timeline = 1, era = 0): Position => ({ installation, era, timeline, beat });
@@ -17,10 +17,9 @@ const open = () => {
   return positionMemory(join(folder, 'data', 'positions.json'), log, () => now);
 };
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-positions-'));
+  folder = temporaryFolder();
   [lines, now] = [[], 0];
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 test.each<[found: Position, seen: Position, behind: boolean]>([
   [at(5), at(5), false],

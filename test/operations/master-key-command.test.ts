@@ -1,6 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config/settings.ts';
@@ -12,6 +11,7 @@ import {
   keysFromCommand,
   keysInBackground,
 } from '../../src/operations/master-key-command.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { shell } from '../support/shell.ts';
 import { databases } from '../support/test-server.ts';
 import { until } from '../support/until.ts';
@@ -21,9 +21,8 @@ const idOf = (key: string) => parseMasterKeys(key)[0]?.id as string;
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport master '));
+  folder = temporaryFolder();
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 const secretFile = () => join(folder, 'secret');
 
 /** The error of a command. It must not contain the command's output, and must be the same in the background. */

@@ -1,12 +1,12 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { openData } from '../../src/app.ts';
 import { ConfigError, readConfig } from '../../src/config/settings.ts';
 import { parseMasterKeys } from '../../src/db/keys/cipher.ts';
 import { WrongMasterKey } from '../../src/db/keys/keyring.ts';
 import { rotation } from '../../src/operations/master-key.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { shell } from '../support/shell.ts';
 import { databases, fewConnections } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
@@ -22,10 +22,9 @@ describe.each(databases)('the master key on %s', (_, database) => {
   let folder: string;
   let databaseUrl: string;
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-master-'));
+    folder = temporaryFolder();
     databaseUrl = await database.createMigrated(folder);
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
 
   const keyFile = () => join(folder, 'master.key');
   const settings = (env: Record<string, string> = {}) => ({

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { nodesWithoutKey } from '../../src/cli/commands/master-key.ts';
 import type { Db } from '../../src/db/db.ts';
 import { type NodeRecorder, nodeRecorder } from '../../src/operations/node-recorder.ts';
@@ -6,10 +6,9 @@ import { type Nodes, nodeLifetime } from '../../src/store/nodes.ts';
 import { type Log, makeLog } from '../../src/telemetry/log.ts';
 import { freePort } from '../support/postgres.ts';
 import { databases, openTestServer, testMasterKey } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
-describe.each(databases)('the record of a node on %s', (_, database) => {
-  let data: TestStore;
+describe.each(databases)('the record of a node on %s', async (_, database) => {
   let ids: string[];
   let listening: { url?: string };
   let others: readonly string[];
@@ -21,10 +20,7 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   let jumps: string[];
   /** Milliseconds for which each record waits for the database, before and after the database reads its clock. */
   let delays: [before: number, after: number];
-  beforeAll(async () => {
-    data = await openTestStore(database);
-  });
-  afterAll(() => data.close());
+  const data = await openTestStore(database);
   beforeEach(async () => {
     await data.runSql('delete from nodes');
     [ids, listening, others, ahead, lines, jumps, delays] = [['old'], {}, [], 0, [], [], [0, 0]];
@@ -66,7 +62,6 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     const second = openTestServer(running.config.databaseUrl, { [variable]: port });
     await expect(second).rejects.toThrow(`${variable}: cannot listen on 127.0.0.1:${port}`);
     expect([before.length, await nodes.active()]).toEqual([1, before]);
-    await running.close();
   });
 
   test('is removed and the database is closed, at every part of the start that fails', async () => {
@@ -105,7 +100,6 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
     };
     const steps = await open(0);
     for (let at = 1; at <= steps; at++) await open(at);
-    await running.close();
   });
 
   test('has its name and master keys, is renewed in time, and expires', async () => {
@@ -143,7 +137,6 @@ describe.each(databases)('the record of a node on %s', (_, database) => {
   test('has its URL before the node listens, so that an old primary knows each node that served', async () => {
     const server = await openTestServer(database, { PORT: String(freePort()) });
     expect(await server.app.maintenance.nodes.active()).toMatchObject([{ url: server.url }]);
-    await server.close();
   });
 
   test('has new master keys immediately, and none if they cannot be read', async () => {

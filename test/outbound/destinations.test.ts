@@ -23,7 +23,6 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
   });
   afterAll(async () => {
     outbound.close();
-    await receiver.close();
   });
 
   const open = (version: string, applicationId = 'application', id = 'destination', timeout = 25_000) => {

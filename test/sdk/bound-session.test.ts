@@ -8,18 +8,13 @@ import {
   SallyportError,
   startSession,
 } from '../../sdk/src/sallyport.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-describe('SDK with bound sessions:', () => {
-  const server = serve(sqlite, { SALLYPORT_SESSION_TTL: '600' });
-  let admin: Sallyport;
-  let publicKey: string;
-  beforeAll(async () => {
-    admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
-    const web = { name: 'web', type: 'public', require_bound_sessions: true } as const;
-    publicKey = (await admin.applications.create({ ...web, permissions: ['token:create'] })).key;
-  });
+describe('SDK with bound sessions:', async () => {
+  const server = await openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '600' });
+  const admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
+  const web = { name: 'web', type: 'public', require_bound_sessions: true } as const;
+  const publicKey = (await admin.applications.create({ ...web, permissions: ['token:create'] })).key;
   afterEach(() => {
     setSystemTime();
   });

@@ -1,11 +1,11 @@
 /** Runs the built SDK in a browser page whose origin differs from the service's. */
+
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { authorizeSession, Sallyport, type startSession } from '../../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { installSdk } from '../support/install-sdk.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
 
@@ -48,7 +48,7 @@ describe.skipIf(noBrowser)('SDK in a browser:', () => {
   }
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-browser-'));
+    folder = temporaryFolder();
     [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser(), installSdk(folder)]);
     const admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
     [shop, otherSite] = [await serveSite(admin), await serveSite(admin)];
@@ -64,9 +64,7 @@ describe.skipIf(noBrowser)('SDK in a browser:', () => {
     await admin.tokens.create({ id: 'card-43', container: '/customers/43/', ...card });
   });
   afterAll(async () => {
-    await browser?.close();
     await Promise.all([shop?.stop(true), otherSite?.stop(true), server?.close()]);
-    rmSync(folder, { recursive: true, force: true });
   });
 
   /** Opens a page with the SDK. Its clock is the service's plus `off` milliseconds. */

@@ -13,8 +13,7 @@ import {
   workloadKey,
 } from '../../sdk/src/sallyport.ts';
 import { allRoutes } from '../../src/http/routes.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
 /** Endpoints without a method: load balancers, AuthZEN clients and browsers call them. */
 const withoutMethod = [
@@ -54,8 +53,8 @@ function isIterator(result: unknown): result is AsyncGenerator {
   return typeof result === 'object' && result !== null && Symbol.asyncIterator in result;
 }
 
-describe('SDK client:', () => {
-  const server = serve(sqlite);
+describe('SDK client:', async () => {
+  const server = await openTestServer(sqlite);
 
   const connect = async () => new Sallyport({ url: server.url, key: (await server.tenant()).key });
   const thrown = (promise: Promise<unknown>) =>

@@ -1,8 +1,9 @@
 /** The SDK examples compile with the strictest settings that users have. JavaScript examples are checked, too. */
-import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeAll, expect, test } from 'bun:test';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { installSdk } from '../support/install-sdk.ts';
 import { root } from '../support/service.ts';
 
@@ -47,9 +48,8 @@ const compilerOptions = {
 
 let folder: string;
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-examples-'));
+  folder = temporaryFolder();
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function errorsIn(
   files: Iterable<readonly [name: string, code: string]>,

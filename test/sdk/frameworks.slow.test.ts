@@ -1,9 +1,10 @@
 /** Runs the guards in Node, in every supported framework. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { authorizeSession, Sallyport, startSession } from '../../sdk/src/sallyport.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { installSdk } from '../support/install-sdk.ts';
 import { installPackages, offline } from '../support/packages.ts';
 import { rawRequest } from '../support/raw-http.ts';
@@ -61,7 +62,7 @@ describe('guards', () => {
   let admin: Sallyport;
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-frameworks-'));
+    folder = temporaryFolder();
     const [opened, installed, ...projects] = await Promise.all([
       openTestServer(sqlite, { SALLYPORT_SESSION_TTL: '100000' }),
       installSdk(folder),
@@ -100,7 +101,6 @@ describe('guards', () => {
     apps?.stdin.end();
     await apps?.exited;
     await server?.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   test('match the types of the frameworks', async () => {

@@ -1,31 +1,28 @@
 /** Calls the guarded handler as Next.js does: with the request and the parameters of the route. */
-import { beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { guardNext } from '../../sdk/src/guard.ts';
 import { Sallyport } from '../../sdk/src/sallyport.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-const server = serve(sqlite);
-let reader: string;
-let get: (path: string, params: Parameters<ReturnType<typeof guardNext>>[1]['params']) => Promise<Response>;
-
-beforeAll(async () => {
-  const { key } = await server.tenant();
-  const rules = [{ priority: 1, container: '/files/42/', transform: 'mask', permissions: ['file:read'] }];
-  reader = (await server.application(key, { permissions: undefined, rules })).key;
-  const client = new Sallyport({ url: server.url, key });
-  const guarded = guardNext(
-    {
-      client,
-      permission: 'file:read',
-      fields: ['iban'],
-      resource: ({ params }) => ({ container: `/files/${params.path}/` }),
-    },
-    (_, __, decision) => Response.json({ iban: 'DE02120300000000202051', transform: decision.transform }),
-  );
-  get = (path, params) =>
-    guarded(new Request(`http://localhost${path}`, { headers: { 'SVC-API-KEY': reader } }), { params });
-});
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
+const rules = [{ priority: 1, container: '/files/42/', transform: 'mask', permissions: ['file:read'] }];
+const reader = (await server.application(key, { permissions: undefined, rules })).key;
+const client = new Sallyport({ url: server.url, key });
+const guarded = guardNext(
+  {
+    client,
+    permission: 'file:read',
+    fields: ['iban'],
+    resource: ({ params }) => ({ container: `/files/${params.path}/` }),
+  },
+  (_, __, decision) => Response.json({ iban: 'DE02120300000000202051', transform: decision.transform }),
+);
+const get: (
+  path: string,
+  params: Parameters<ReturnType<typeof guardNext>>[1]['params'],
+) => Promise<Response> = (path, params) =>
+  guarded(new Request(`http://localhost${path}`, { headers: { 'SVC-API-KEY': reader } }), { params });
 
 test.each([
   ['an object', { path: ['42', 'invoices'] }],

@@ -1,21 +1,17 @@
-import { beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { type GuardOptions, guardFetch } from '../../sdk/src/guard.ts';
 import { Sallyport } from '../../sdk/src/sallyport.ts';
 import { failInserts } from '../support/database.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-const server = serve(sqlite);
-let admin: Sallyport;
-let guard: { id: string; key: string };
-let reader: { id: string; key: string };
-beforeAll(async () => {
-  const { key } = await server.tenant();
-  admin = new Sallyport({ url: server.url, key });
-  guard = await server.application(key, { permissions: ['decision:create'] });
-  const rule = { priority: 1, container: '/eu/', transform: 'reveal', permissions: ['invoice:read'] };
-  reader = await server.application(key, { permissions: [], rules: [rule] });
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
+const admin = new Sallyport({ url: server.url, key });
+const guard: { id: string; key: string } = await server.application(key, {
+  permissions: ['decision:create'],
 });
+const rule = { priority: 1, container: '/eu/', transform: 'reveal', permissions: ['invoice:read'] };
+const reader: { id: string; key: string } = await server.application(key, { permissions: [], rules: [rule] });
 
 function guarded(options: Partial<GuardOptions>) {
   let calls = 0;

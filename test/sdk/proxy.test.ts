@@ -1,5 +1,5 @@
 /** `client.proxy(name).fetch`: the `fetch` for SDKs of a destination's API, against the service and a real TLS server. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import {
   ConnectionError,
   NotFoundError,
@@ -52,10 +52,6 @@ describe.skipIf(noOpenssl)('proxy of the SDK:', () => {
     }));
     await admin.tokens.create({ id: 'card-1', container: '/cards/', data: { number } });
     await admin.tokens.create({ id: 'other', container: '/other/', data: { number } });
-  });
-  afterAll(async () => {
-    await server.close();
-    await receiver.close();
   });
   beforeEach(() => {
     sent.length = 0;

@@ -1,13 +1,14 @@
 /** Renders the React part of the SDK with React 18 and 19, on a server and, in strict mode, in a browser. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { createElement } from 'react';
 import { renderToString } from 'react-dom/server';
 import { authorizeSession, Sallyport } from '../../sdk/src/sallyport.ts';
 import { noBrowser, openBrowser } from '../support/browser.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { installPackages, offline } from '../support/packages.ts';
 import { root } from '../support/service.ts';
 import { openTestServer, sqlite, type TestServer } from '../support/test-server.ts';
@@ -63,7 +64,7 @@ describe.each(versions)('with React %s on a server,', (version) => {
     typeof import('react-dom/server') &
     typeof import('../../sdk/src/react.ts');
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-react-'));
+    folder = temporaryFolder();
     react = await import(await bundle(version, 'bun', onServer, folder));
     expect(react.version).toStartWith(`${version}.`);
   });
@@ -143,7 +144,7 @@ describe.skipIf(noBrowser).each(versions)('with React %s in a browser, in strict
   let key: string;
 
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-react-'));
+    folder = temporaryFolder();
     [server, browser] = await Promise.all([openTestServer(sqlite), openBrowser()]);
     key = (await server.tenant()).key;
     const admin = new Sallyport({ url: server.url, key });
@@ -192,9 +193,7 @@ describe.skipIf(noBrowser).each(versions)('with React %s in a browser, in strict
     await page.goto(`${site.url}?key=${web.key}#${server.url}`);
   });
   afterAll(async () => {
-    await browser.close();
     site.stop(true);
-    await server.close();
     rmSync(folder, { recursive: true, force: true });
   });
 

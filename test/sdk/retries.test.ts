@@ -7,11 +7,10 @@ import {
   Sallyport,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-describe('SDK timeouts and retries:', () => {
-  const server = serve(sqlite);
+describe('SDK timeouts and retries:', async () => {
+  const server = await openTestServer(sqlite);
 
   const thrown = (promise: Promise<unknown>) =>
     promise.then(

@@ -2,17 +2,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
 import { guardFetch } from '../../sdk/src/guard.ts';
 import { authorizeSession, Sallyport, SallyportError, startSession } from '../../sdk/src/sallyport.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-describe('an SDK session', () => {
-  const server = serve(sqlite);
-  let admin: Sallyport;
-  let publicKey: string;
-  beforeAll(async () => {
-    admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
-    publicKey = (await admin.applications.create({ name: 'web', type: 'public', permissions: ['a:b'] })).key;
-  });
+describe('an SDK session', async () => {
+  const server = await openTestServer(sqlite);
+  const admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
+  const publicKey = (await admin.applications.create({ name: 'web', type: 'public', permissions: ['a:b'] }))
+    .key;
   afterEach(() => {
     setSystemTime();
   });

@@ -1,4 +1,4 @@
-import { afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
+import { afterEach, describe, expect, setSystemTime, test } from 'bun:test';
 import { getEventListeners } from 'node:events';
 import { applyTransform, guardFetch } from '../../sdk/src/guard.ts';
 import {
@@ -10,18 +10,13 @@ import {
   startSession,
   TimeoutError,
 } from '../../sdk/src/sallyport.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite } from '../support/test-server.ts';
+import { openTestServer, sqlite } from '../support/test-server.ts';
 
-describe('SDK sessions and guards:', () => {
-  const server = serve(sqlite);
-  let admin: Sallyport;
-  let publicKey: string;
-  beforeAll(async () => {
-    admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
-    const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
-    publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;
-  });
+describe('SDK sessions and guards:', async () => {
+  const server = await openTestServer(sqlite);
+  const admin = new Sallyport({ url: server.url, key: (await server.tenant()).key });
+  const web = { name: 'web', type: 'public', permissions: ['token:create'] } as const;
+  const publicKey = (await admin.applications.create({ ...web, permissions: [...web.permissions] })).key;
 
   function advance(milliseconds: number): void {
     server.clock.advance(milliseconds);

@@ -11,8 +11,7 @@ import {
 import { fakeSallyport, supported } from '../../sdk/testing/testing.ts';
 import { routes } from '../../src/http/routes.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
-import { serve } from '../support/serve.ts';
-import { sqlite, startTime } from '../support/test-server.ts';
+import { openTestServer, sqlite, startTime } from '../support/test-server.ts';
 
 const unlimited = Object.fromEntries(
   ['RATE_PER_KEY', 'RATE_PER_ADDRESS', 'SESSIONS_PER_MINUTE', 'TOKENS_PER_MINUTE', 'TOKEN_BYTES_PER_MINUTE']
@@ -274,8 +273,8 @@ async function run(target: Target, seed: number, steps: number): Promise<string[
   return client.transcript;
 }
 
-describe('the test kit', () => {
-  const server = serve(sqlite, unlimited);
+describe('the test kit', async () => {
+  const server = await openTestServer(sqlite, unlimited);
 
   test.each(Array.from({ length: 8 }, (_, seed) => [seed]))(
     'answers like the service, world %i',

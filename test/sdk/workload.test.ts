@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, setSystemTime, test } from 'bun:test';
+import { afterEach, describe, expect, setSystemTime, test } from 'bun:test';
 import {
   ExchangeError,
   githubToken,
@@ -7,29 +7,20 @@ import {
   workloadKey,
 } from '../../sdk/src/sallyport.ts';
 import { IssuerKey, openIssuer } from '../support/issuer.ts';
-import { openTestServer, sqlite, startTime, type TestServer } from '../support/test-server.ts';
+import { openTestServer, sqlite, startTime } from '../support/test-server.ts';
 
-describe('SDK with workload identity:', () => {
+describe('SDK with workload identity:', async () => {
   const signer = new IssuerKey('one');
   const issuer = openIssuer(signer);
-  let server: TestServer;
-  let clientId: string;
-  let application: { id: string };
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
-    const { key } = await server.tenant();
-    application = await server.application(key, {
-      permissions: ['application:read'],
-      trusted_issuers: [{ issuer: issuer.url, audience: 'sdk', claims: { sub: 'job' }, lifetime: 100 }],
-    });
-    clientId = `${key.slice(8, 14)}.${application.id}`;
+  const server = await openTestServer(sqlite, { SALLYPORT_ISSUER_NETWORKS: '127.0.0.1' });
+  const { key } = await server.tenant();
+  const application: { id: string } = await server.application(key, {
+    permissions: ['application:read'],
+    trusted_issuers: [{ issuer: issuer.url, audience: 'sdk', claims: { sub: 'job' }, lifetime: 100 }],
   });
+  const clientId = `${key.slice(8, 14)}.${application.id}`;
   afterEach(() => {
     setSystemTime();
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
   });
 
   /** Counts exchanges. `fail` makes the next ones fail. */

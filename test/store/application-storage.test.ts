@@ -1,10 +1,10 @@
 /** The storage used by each application is counted exactly. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { Store, TokenContent } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent => ({
   type: 'token',
@@ -17,12 +17,8 @@ const content = (size: number, fields: Partial<TokenContent> = {}): TokenContent
   ...fields,
 });
 
-describe.each(databases)('storage used by an application on %s', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('storage used by an application on %s', async (_, database) => {
+  const on = await openTestStore(database);
 
   async function opened() {
     const tenant = await on.tenant();

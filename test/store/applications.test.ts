@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Rule } from '../../src/domain/rule.ts';
 import { databases } from '../support/test-server.ts';
-import { newApplication, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
+import { newApplication, newSession, openTestStore } from '../support/test-store.ts';
 
 const all = { size: 1000, page: 1 };
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
-describe.each(databases)('the store on %s: applications', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database, 8);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: applications', async (_, database) => {
+  const on = await openTestStore(database, 8);
 
   const change = () => ({ by: someone, at: on.clock.now() });
 

@@ -1,13 +1,12 @@
 import { Database } from 'bun:sqlite';
 import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newChainKeys, unpackChainKeys } from '../../src/db/keys/keyring.ts';
 import { tablesOf } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { copiedTables, copyToPostgres } from '../../src/store/copy-to-postgres.ts';
 import { openStore } from '../../src/store/open.ts';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { fewConnections, generousTimeout, postgres, sqlite, startTime } from '../support/test-server.ts';
 
 let folder: string;
@@ -16,7 +15,7 @@ let source: Database;
 let target: string;
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-copy-'));
+  folder = temporaryFolder();
   path = join(folder, 'test.db');
   await (await openStore(await sqlite.createEmpty(folder))).close();
   source = new Database(path);
@@ -24,7 +23,6 @@ beforeEach(async () => {
 });
 afterEach(() => {
   source.close();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 const keys = unpackChainKeys(newChainKeys());

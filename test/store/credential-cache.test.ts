@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import type { Db } from '../../src/db/db.ts';
 import { mapCounters, watchCommits } from '../../src/db/sqlite/commit-watch.ts';
 import type { Minted } from '../../src/domain/key.ts';
@@ -29,7 +29,6 @@ beforeEach(async () => {
   tenant = await on.tenant();
   application = await on.application(tenant, { expiresAt: on.clock.now() + 1000 });
 });
-afterEach(() => on.close());
 
 const find = () => node.credentials.find(application.key);
 

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Kind, Minted } from '../../src/domain/key.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
-import { grants, newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
+import { grants, newApplication, openTestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
-describe.each(databases)('the store on %s: credentials', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: credentials', async (_, database) => {
+  const on = await openTestStore(database);
 
   test('an unknown key is not found', async () => {
     const tenant = await on.tenant();
@@ -113,12 +109,8 @@ describe.each(databases)('the store on %s: credentials', (_, database) => {
   });
 });
 
-describe.each(databases)('the store on %s: a session with a ceiling', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: a session with a ceiling', async (_, database) => {
+  const on = await openTestStore(database);
 
   async function underCeiling(expiresAt?: number) {
     const tenant = await on.tenant();

@@ -1,21 +1,17 @@
 /** The cost of deleting an application does not depend on its number of sessions. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { databases } from '../support/test-server.ts';
-import { grants, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
+import { grants, newSession, openTestStore } from '../support/test-store.ts';
 
 const someone = '01900000-0000-7000-8000-000000000001';
 
-describe.each(databases)('the store on %s: an application with many sessions', (_, database) => {
-  let on: TestStore;
+describe.each(databases)('the store on %s: an application with many sessions', async (_, database) => {
   let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
+  const on = await openTestStore(database);
   beforeEach(async () => {
     while ((await on.maintenance.sweep(1000)) > 0);
     tenant = await on.tenant();
   });
-  afterAll(() => on.close());
 
   const rows = async (table: string, application: string) => {
     const column = table === 'applications' ? 'id' : 'application_id';

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { newId, Secret } from '../../src/domain/key.ts';
 import type { Store, StoreTransaction } from '../../src/store/store.ts';
 import { databases, sqlite } from '../support/test-server.ts';
@@ -29,14 +29,9 @@ async function create(
   return id;
 }
 
-describe.each(databases)('decrypted secrets of destinations on %s', (_, database) => {
-  let on: TestStore;
-  let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-  });
-  afterAll(() => on.close());
+describe.each(databases)('decrypted secrets of destinations on %s', async (_, database) => {
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
 
   /** Whether two reads return the same object, which has decrypted the secrets once. */
   const isCached = async (id: string) => {
@@ -80,5 +75,4 @@ test('decrypted secrets of destinations are dropped when many others are read', 
     for (const id of ids) await on.store.destinations.get(other, id);
   }
   expect(await on.store.destinations.get(tenant, first)).not.toBe(cached);
-  await on.close();
 });

@@ -1,19 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const day = 86_400_000;
 
-describe.each(databases)('key.expiring on %s', (_, database) => {
-  let data: TestStore;
-  let nodes: Maintenance[];
-  beforeAll(async () => {
-    data = await openTestStore(database);
-    nodes = [data.maintenance, (await data.open()).maintenance];
-  });
-  afterAll(() => data.close());
+describe.each(databases)('key.expiring on %s', async (_, database) => {
+  const data = await openTestStore(database);
+  const nodes: Maintenance[] = [data.maintenance, (await data.open()).maintenance];
 
   /** Runs the job on two nodes at the same time, and returns what the audit log of the tenant has. */
   async function notices(tenant: string) {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { postgres } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
@@ -7,7 +7,6 @@ describe('on PostgreSQL, an idempotent request that runs on one node', () => {
   beforeEach(async () => {
     on = await openTestStore(postgres);
   });
-  afterEach(() => on.close());
 
   test('is rejected on another node while it runs, and replayed there afterwards', async () => {
     const [tenant, node] = [await on.tenant(), await on.openNode()];

@@ -1,14 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Minted } from '../../src/domain/key.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
-describe.each(databases)('the store on %s: keys', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: keys', async (_, database) => {
+  const on = await openTestStore(database);
 
   const change = () => ({ by: crypto.randomUUID(), at: on.clock.now() });
   const find = (key: Minted) => on.store.credentials.find(key);

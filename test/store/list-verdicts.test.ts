@@ -1,5 +1,5 @@
 /** A list decides about each token once, and shows and reports it as that decision says. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Db } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
@@ -7,7 +7,7 @@ import { visible } from '../../src/domain/visible-scopes.ts';
 import type { DecidedBy, ListWindow, Store } from '../../src/store/store.ts';
 import { grants } from '../support/grants.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const rule = (container: string, transform: 'reveal' | 'mask' | 'redact') => ({ container, transform });
@@ -31,10 +31,7 @@ const above = compilePolicy(
 const containers = ['/open/a/', '/half/', '/shut/', '/held/', '/open/b/', '/other/'];
 const count = 60;
 
-describe.each(databases)('verdicts of lists on %s', (_, database) => {
-  let on: TestStore;
-  let store: Store;
-  let tenant: string;
+describe.each(databases)('verdicts of lists on %s', async (_, database) => {
   let decisions: string[] = [];
   /** Runs once, before the next statement that reads ciphertexts. */
   let beforeRead: (() => Promise<unknown>) | undefined;
@@ -48,13 +45,6 @@ describe.each(databases)('verdicts of lists on %s', (_, database) => {
       return db.all(sql, params);
     },
   });
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    store = await on.openNode(undefined, interrupted);
-    tenant = await on.tenant();
-    for (let n = 0; n < count; n++) await add(n, containers[n % containers.length] as string);
-  });
-  afterAll(() => on.close());
 
   const contentOf = (n: number, container: string) => ({
     type: 'card',
@@ -68,6 +58,11 @@ describe.each(databases)('verdicts of lists on %s', (_, database) => {
   const change = () => ({ by: someone, at: on.clock.now() });
   const add = (n: number, container: string) =>
     store.tokens.create(tenant, `token-${n}`, contentOf(n, container), change());
+
+  const on = await openTestStore(database);
+  const store: Store = await on.openNode(undefined, interrupted);
+  const tenant = await on.tenant();
+  for (let n = 0; n < count; n++) await add(n, containers[n % containers.length] as string);
   const move = (n: number, container: string) =>
     store.tokens.update(tenant, `token-${n}`, change(), async () => contentOf(n, container));
 

@@ -1,23 +1,17 @@
 /** The work of a list request or a sweep does not depend on the number of applications or sessions. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
+import { openTestStore, runSql } from '../support/test-store.ts';
 
 const many = 12_000;
 const sessionColumns =
   'sessions (tenant_id, application_id, id, key_digest, nonce_digest, permissions, rules, created_at, expires_at)';
 
-describe.each(databases)('on %s, one row of many', (name, database) => {
+describe.each(databases)('on %s, one row of many', async (name, database) => {
   const asked = recorder();
-  let on: TestStore;
-  let store: Store;
-  let tenant: string;
-  /** The oldest application and the oldest session. */
-  let application: string;
-  let session: string;
   const digest = (n: number, kind: string) => {
     const hex = `${kind}${n.toString(16).padStart(10, '0')}`;
     return name === 'SQLite' ? `x'${hex}'` : `'\\x${hex}'`;
@@ -26,35 +20,33 @@ describe.each(databases)('on %s, one row of many', (name, database) => {
     for (let at = 0; at < rows.length; at += 2000)
       await runSql(on.url, `insert into ${into} values ${rows.slice(at, at + 2000).join(', ')}`);
   };
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-    const labels = { team: 'shop', tier: 'one' };
-    application = (await on.application(tenant, { name: 'wanted', type: 'public', labels })).id;
-    session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
-    const now = on.clock.now();
-    const [other] = [newId(now + 1)];
-    const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now})`];
-    const sessions: string[] = [];
-    const labelled: string[] = [];
-    for (let n = 0; n < many; n++) {
-      const id = newId(now + 2 + n);
-      applications.push(`('${tenant}', '${id}', 'x', 'X', 'public', '[]', '[]', ${now})`);
-      labelled.push(`('${tenant}', 'team', 'shop', '${id}')`);
-      sessions.push(
-        `('${tenant}', '${other}', '${newId(now + 2 + n)}', ${digest(n, 'aa')}, ${digest(n, 'bb')}, '[]', '[]', ${now}, ${now + 1e9})`,
-      );
-    }
-    await add(
-      'applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)',
-      applications,
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
+  const labels = { team: 'shop', tier: 'one' };
+  /** The oldest application and the oldest session. */
+  const application = (await on.application(tenant, { name: 'wanted', type: 'public', labels })).id;
+  const session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
+  const now = on.clock.now();
+  const [other] = [newId(now + 1)];
+  const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now})`];
+  const sessions: string[] = [];
+  const labelled: string[] = [];
+  for (let n = 0; n < many; n++) {
+    const id = newId(now + 2 + n);
+    applications.push(`('${tenant}', '${id}', 'x', 'X', 'public', '[]', '[]', ${now})`);
+    labelled.push(`('${tenant}', 'team', 'shop', '${id}')`);
+    sessions.push(
+      `('${tenant}', '${other}', '${newId(now + 2 + n)}', ${digest(n, 'aa')}, ${digest(n, 'bb')}, '[]', '[]', ${now}, ${now + 1e9})`,
     );
-    await add('application_labels (tenant_id, name, value, application_id)', labelled);
-    await add(sessionColumns, sessions);
-    if (name !== 'SQLite') await runSql(on.url, 'analyze');
-    store = await on.openNode(undefined, asked.through);
-  });
-  afterAll(() => on.close());
+  }
+  await add(
+    'applications (tenant_id, id, name, name_folded, type, permissions, rules, created_at)',
+    applications,
+  );
+  await add('application_labels (tenant_id, name, value, application_id)', labelled);
+  await add(sessionColumns, sessions);
+  if (name !== 'SQLite') await runSql(on.url, 'analyze');
+  const store: Store = await on.openNode(undefined, asked.through);
 
   const lists: [string, () => string, (window: ListWindow) => Promise<ListPage<{ id: string }>>][] = [
     [

@@ -1,18 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { mint, newTag } from '../../src/domain/key.ts';
 import { maxId } from '../../src/store/lists/page.ts';
 import type { ApplicationFilter } from '../../src/store/store.ts';
 import { recorder } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
-import { newApplication, openTestStore, type TestStore } from '../support/test-store.ts';
+import { newApplication, openTestStore } from '../support/test-store.ts';
 
 const all = { size: 1000, page: 1 };
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 
-describe.each(databases)('the store on %s: lists', (_, database) => {
-  let on: TestStore;
-  let tenant: string;
-  let ids: string[];
+describe.each(databases)('the store on %s: lists', async (_, database) => {
   const names = [
     'Ärger',
     'ärger zwei',
@@ -25,27 +22,24 @@ describe.each(databases)('the store on %s: lists', (_, database) => {
     'ПРИВЕТ',
     'İstanbul',
   ];
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    const data = newApplication(on.clock.now());
-    tenant = data.id;
-    const tag = newTag();
-    await on.maintenance.tenants.create({
-      id: tenant,
-      tag,
-      name: 'lists',
-      createdAt: on.clock.now(),
-      application: { ...data, name: 'first', type: 'management' },
-      key: mint('mgt', tag),
-    });
-    ids = [data.id];
-    for (const name of names) {
-      const type = ids.length % 2 === 0 ? 'public' : 'private';
-      ids.unshift((await on.application(tenant, { name, type })).id);
-    }
-    await on.application(await on.tenant(), { name: 'of another tenant' });
+  const on = await openTestStore(database);
+  const data = newApplication(on.clock.now());
+  const tenant = data.id;
+  const tag = newTag();
+  await on.maintenance.tenants.create({
+    id: tenant,
+    tag,
+    name: 'lists',
+    createdAt: on.clock.now(),
+    application: { ...data, name: 'first', type: 'management' },
+    key: mint('mgt', tag),
   });
-  afterAll(() => on.close());
+  const ids: string[] = [data.id];
+  for (const name of names) {
+    const type = ids.length % 2 === 0 ? 'public' : 'private';
+    ids.unshift((await on.application(tenant, { name, type })).id);
+  }
+  await on.application(await on.tenant(), { name: 'of another tenant' });
 
   const list = async (filter: ApplicationFilter, window = {}) =>
     (await on.store.applications.list(tenant, filter, { ...all, ...window })).rows.map((row) => row.id);

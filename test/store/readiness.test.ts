@@ -1,7 +1,7 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../support/cleanup.ts';
 import { unknownKey } from '../support/keys.ts';
 import { shell } from '../support/shell.ts';
 import { openTestServer, postgres, type TestServer } from '../support/test-server.ts';
@@ -14,16 +14,12 @@ describe('readiness on PostgreSQL', () => {
   let url: string;
   let node: TestServer;
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-ready-'));
+    folder = temporaryFolder();
     writeFileSync(join(folder, 'node.key'), old);
     url = await postgres.createMigrated('');
     const settings = { SALLYPORT_MASTER_KEY: '', SALLYPORT_MASTER_KEY_FILE: join(folder, 'node.key') };
     node = await openTestServer(url, settings);
     expect(await ready()).toBe(200);
-  });
-  afterEach(async () => {
-    await node.close();
-    rmSync(folder, { recursive: true });
   });
 
   const ready = async () => (await node.call('GET', '/readyz')).status;

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { durationLimits, storedInterval, totalOf } from '../../src/domain/request-counts.ts';
 import type { CountedInterval } from '../../src/store/store.ts';
 import { databases, startTime } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const buckets = durationLimits.length + 1;
 const day = 86_400_000;
@@ -15,16 +15,12 @@ function counted(tenantId: string, start: number, requests: number, denied = 0):
   return { tenantId, start, denied, durations };
 }
 
-describe.each(databases)('the store on %s: request counts', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
+describe.each(databases)('the store on %s: request counts', async (_, database) => {
+  const on = await openTestStore(database);
   beforeEach(async () => {
     on.clock.jump(startTime - on.clock.now());
     await on.runSql('delete from request_counts');
   });
-  afterAll(() => on.close());
 
   const list = async (tenant: string, from?: number, to?: number) => {
     const { counts, ...rest } = await on.store.requestCounts.list(tenant, { from, to }, on.clock.now());

@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Minted } from '../../src/domain/key.ts';
 import { Rule } from '../../src/domain/rule.ts';
 import type { Authorization } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
-import { grants, newSession, openTestStore, type TestStore } from '../support/test-store.ts';
+import { grants, newSession, openTestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const week = 604_800_000;
@@ -12,12 +12,8 @@ function authorization(fields: Partial<Authorization> = {}): Authorization {
   return { ...grants, by: someone, ceiling: undefined, expiresAt: undefined, maxLifetime: week, ...fields };
 }
 
-describe.each(databases)('the store on %s: sessions', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database, 8);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: sessions', async (_, database) => {
+  const on = await openTestStore(database, 8);
 
   async function opened(fields: { expiresAt?: number } = {}) {
     const tenant = await on.tenant();

@@ -1,11 +1,11 @@
 /** A token counts to the storage quota about as many bytes as it takes in the database. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { randomBytes } from 'node:crypto';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { TokenContent } from '../../src/store/store.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const tables = [
   'tokens',
@@ -67,14 +67,9 @@ const shapes: [name: string, count: number, make: () => Partial<TokenContent>, i
 // The sizes of shards on a Citus cluster are those of PostgreSQL.
 const measured = databases.filter(([name]) => name in growth);
 
-describe.each(measured)('on %s, the storage that is counted', (name, database) => {
-  let on: TestStore;
-  let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-  });
-  afterAll(() => on.close());
+describe.each(measured)('on %s, the storage that is counted', async (name, database) => {
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
   const size = async () => Number((await on.runSql<{ bytes: number }>(growth[name as 'SQLite']))[0]?.bytes);
 
   test.each(shapes)(

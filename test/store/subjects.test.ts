@@ -1,17 +1,13 @@
 /** The contract of `Subjects`, beyond what access reviews and AuthZEN requests check. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const maxId = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-describe.each(databases)('subjects on %s', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('subjects on %s', async (_, database) => {
+  const on = await openTestStore(database);
 
   test('a scan reads batches newest first, and counts rows that it leaves out', async () => {
     const tenant = await on.tenant();

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { duringTransaction } from '../support/postgres-locks.ts';
 import { databases, postgres, sqlite } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
@@ -8,7 +8,6 @@ describe.each(databases)('the store on %s: the sweep', (_, database) => {
   beforeEach(async () => {
     on = await openTestStore(database);
   });
-  afterEach(() => on.close());
 
   const rows = async (table: string) =>
     (await on.runSql<{ id: string }>(`select id from ${table} order by id`)).map(({ id }) => id);
@@ -75,5 +74,4 @@ test('on PostgreSQL, the sweep skips locked rows and removes them later', async 
   const hold = `select 1 from sessions where id = '${ids[1]}' for update`;
   expect(await duringTransaction(on.url, hold, () => on.maintenance.sweep(10))).toBe(2);
   expect(await on.maintenance.sweep(10)).toBe(1);
-  await on.close();
 });

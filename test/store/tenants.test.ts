@@ -1,14 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
-describe.each(databases)('the store on %s: tenants', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: tenants', async (_, database) => {
+  const on = await openTestStore(database);
 
   const now = () => new Date(on.clock.now()).toISOString();
   const listed = async () => (await on.maintenance.tenants.list()).map(({ id }) => id);
@@ -59,7 +55,6 @@ describe.each(databases)('the store on %s: tenants', (_, database) => {
     const winner = tenants[made.indexOf(true)]!;
     expect((await empty.maintenance.tenants.list()).map(({ id }) => id)).toEqual([winner.id]);
     expect(await empty.store.credentials.find(winner.key)).toBeDefined();
-    await empty.close();
   });
 
   test('the first tenant is not created if the database has one', async () => {

@@ -1,11 +1,11 @@
 /** The index rows by which lists find a token change with its container, and are deleted with it. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import type { TokenContent } from '../../src/store/store.ts';
 import { metadataDigest } from '../../src/store/token-index.ts';
 import { databases } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const containers: [container: string, lies: string[]][] = [
   ['/', ['/ 1']],
@@ -15,16 +15,7 @@ const containers: [container: string, lies: string[]][] = [
 ];
 const deep = `/${'0/'.repeat(200)}`;
 
-describe.each(databases)('the index of tokens by container on %s', (_, database) => {
-  let on: TestStore;
-  let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-    await create('stays', { container: deep, metadata: { colour: 'red' } });
-  });
-  afterAll(() => on.close());
-
+describe.each(databases)('the index of tokens by container on %s', async (_, database) => {
   const change = () => ({ by: newId(1), at: on.clock.now() });
   const content = (given: Partial<TokenContent>): TokenContent => ({
     type: 'card',
@@ -38,6 +29,10 @@ describe.each(databases)('the index of tokens by container on %s', (_, database)
   });
   const create = async (id: string, given: Partial<TokenContent>) =>
     expect(await on.store.tokens.create(tenant, id, content(given), change())).toBeDefined();
+
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
+  await create('stays', { container: deep, metadata: { colour: 'red' } });
   const update = (id: string, given: Partial<TokenContent>) =>
     on.store.tokens.update(tenant, id, change(), async () => content(given));
 

@@ -77,7 +77,6 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   });
   afterAll(async () => {
     await db.close();
-    await on.close();
   });
 
   async function add(to: string, token: Made, expiresAt?: number): Promise<void> {

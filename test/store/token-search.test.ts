@@ -1,11 +1,11 @@
 /** The search index during a rotation of its key: no search misses a token, and no row of the old key is left. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Db } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { databases, postgres } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const search = { pan: '{{ data.number }}', none: '{{ data.none }}' };
 const content = (number: string, container = '/a/b/') => ({
@@ -20,13 +20,9 @@ const content = (number: string, container = '/a/b/') => ({
   expiresAt: undefined,
 });
 
-describe.each(databases)('the search index on %s', (name, database) => {
-  let on: TestStore;
+describe.each(databases)('the search index on %s', async (name, database) => {
   let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database, 6);
-  });
-  afterAll(() => on.close());
+  const on = await openTestStore(database, 6);
 
   const change = () => ({ by: newId(on.clock.now()), at: on.clock.now() });
   const create = (id: string, number: string, container?: string) =>

@@ -1,5 +1,5 @@
 /** The work of one list request is bounded, independent of rules, filters and hidden tokens. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Grants } from '../../src/domain/grant.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
@@ -152,21 +152,15 @@ async function fillSearch({ url, store }: TestStore, tenant: string): Promise<vo
   }
 }
 
-describe.each(databases)('on %s, a list of few tokens among many', (name, database) => {
+describe.each(databases)('on %s, a list of few tokens among many', async (name, database) => {
   const asked = recorder();
-  let on: TestStore;
-  let store: Store;
-  let tenant: string;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-    tenant = await on.tenant();
-    await fill(on.url, tenant, on.clock.now());
-    await fillSearch(on, tenant);
-    if (name !== 'SQLite') await runSql(on.url, 'analyze');
-    store = await on.openNode(undefined, asked.through);
-    await store.tokens.get(tenant, 'none');
-  });
-  afterAll(() => on.close());
+  const on = await openTestStore(database);
+  const tenant = await on.tenant();
+  await fill(on.url, tenant, on.clock.now());
+  await fillSearch(on, tenant);
+  if (name !== 'SQLite') await runSql(on.url, 'analyze');
+  const store: Store = await on.openNode(undefined, asked.through);
+  await store.tokens.get(tenant, 'none');
 
   function list(own: Grants, filter: TokenFilter, above: Grants | undefined, window: ListWindow) {
     const [policy, ceiling] = [compilePolicy(own), above && compilePolicy(above)];

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import type { Queries } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
@@ -22,12 +22,8 @@ const content = (given: Partial<TokenContent> = {}): TokenContent => ({
   ...given,
 });
 
-describe.each(databases)('encrypted tokens on %s', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('encrypted tokens on %s', async (_, database) => {
+  const on = await openTestStore(database);
 
   const change = () => ({ by: newId(on.clock.now()), at: on.clock.now() });
 
@@ -244,7 +240,6 @@ describe('concurrent changes of a token on PostgreSQL', () => {
   beforeEach(async () => {
     on = await openTestStore(postgres);
   });
-  afterEach(() => on.close());
 
   test('the id of an expired token is free, even if the sweep removes the token concurrently', async () => {
     const [tenant, change] = [await on.tenant(), { by: newId(1), at: 1 }];

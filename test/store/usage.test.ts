@@ -1,21 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { maxUses } from '../../src/domain/usage.ts';
 import type { ApplicationUse } from '../../src/store/store.ts';
 import { maxContainers, usage } from '../../src/store/usage.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
 import { recorder } from '../support/statement-recorder.ts';
 import { databases, postgres } from '../support/test-server.ts';
-import { openTestStore, type TestStore } from '../support/test-store.ts';
+import { openTestStore } from '../support/test-store.ts';
 
 const day = 86_400_000;
 const moment = (at: number) => new Date(at).toISOString();
 
-describe.each(databases)('the store on %s: usage', (_, database) => {
-  let on: TestStore;
-  beforeAll(async () => {
-    on = await openTestStore(database);
-  });
-  afterAll(() => on.close());
+describe.each(databases)('the store on %s: usage', async (_, database) => {
+  const on = await openTestStore(database);
 
   interface Made {
     readonly tenant: string;
@@ -208,5 +204,4 @@ test('on PostgreSQL, a concurrent earlier time does not overwrite a later one', 
   expect(await on.store.applications.get(tenantId, applicationId)).toMatchObject({
     last_used_at: moment(3000),
   });
-  await on.close();
 });

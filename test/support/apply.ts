@@ -1,8 +1,8 @@
 /** Runs `sallyport apply` with a file, for a new tenant in each test. */
-import { afterAll, afterEach, beforeAll, beforeEach } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeAll, beforeEach } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from './cleanup.ts';
 import { apiShell, type ShellOptions, type ShellResult } from './shell.ts';
 import { openTestServer, sqlite, type TestServer } from './test-server.ts';
 
@@ -26,12 +26,10 @@ export function setUpApply(): ApplyFixture {
   beforeAll(async () => {
     server = await openTestServer(sqlite);
   });
-  afterAll(() => server.close());
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-apply-'));
+    folder = temporaryFolder();
     ({ key } = await server.tenant());
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
   return {
     get server() {
       return server;

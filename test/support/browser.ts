@@ -1,6 +1,8 @@
 /** Headless Chromium and Firefox. Browser tests are skipped if none is installed. */
+
 import { existsSync } from 'node:fs';
 import { type Browser, chromium, firefox } from 'playwright-core';
+import { closeLater } from './cleanup.ts';
 import { isMissing } from './skip.ts';
 
 const names = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'microsoft-edge'];
@@ -25,8 +27,13 @@ export const noBrowser = isMissing(
 );
 
 /** Starts Chromium, without its sandbox if the user is root: the sandbox does not work for root. */
-export function openBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: path as string, chromiumSandbox: process.getuid?.() !== 0 });
+export async function openBrowser(): Promise<Browser> {
+  const browser = await chromium.launch({
+    executablePath: path as string,
+    chromiumSandbox: process.getuid?.() !== 0,
+  });
+  closeLater(() => browser.close());
+  return browser;
 }
 
 const firefoxPath = process.env.FIREFOX_PATH || Bun.which('firefox-esr') || Bun.which('firefox');

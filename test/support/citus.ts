@@ -2,7 +2,7 @@
 import { SQL } from 'bun';
 import { migrate } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
-import { afterFile } from './after-file.ts';
+import { afterFile } from './cleanup.ts';
 
 /** Few, because a migration creates a table for each shard. Every tenant of a test is likely to have another shard. */
 const shards = 8;

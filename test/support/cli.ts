@@ -1,7 +1,6 @@
 /** Runs commands with their own folder and settings, in this process or as child processes. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { temporaryFolder } from './cleanup.ts';
 import { environment, root } from './service.ts';
 import { type ShellResult, shell } from './shell.ts';
 import { testMasterKey } from './test-server.ts';
@@ -40,11 +39,10 @@ export interface Cli {
   follow(...words: string[]): Following;
   /** Starts a child process. */
   start(...words: string[]): Bun.Subprocess<'ignore', 'pipe', 'pipe'>;
-  remove(): void;
 }
 
 export function openCli(settings: (folder: string) => Record<string, string> = () => ({})): Cli {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-cli-'));
+  const folder = temporaryFolder();
   const env = environment(folder, settings(folder));
   const run = (...words: string[]) => shell(words, { env });
   function start(...words: string[]) {
@@ -80,7 +78,6 @@ export function openCli(settings: (folder: string) => Record<string, string> = (
       };
     },
     start,
-    remove: () => rmSync(folder, { recursive: true, force: true }),
   };
 }
 

@@ -1,5 +1,5 @@
 /** A suite of console tests: one service, one browser and one tab. */
-import { afterAll, afterEach, beforeAll, describe, expect } from 'bun:test';
+import { afterEach, beforeAll, describe, expect } from 'bun:test';
 import type { Browser } from 'playwright-core';
 import { noBrowser, openBrowser } from './browser.ts';
 import { openTab, type Tab } from './console-tab.ts';
@@ -24,10 +24,6 @@ export function describeConsole(
     beforeAll(async () => {
       [server, browser] = await Promise.all([openTestServer(database, settings), openBrowser()]);
       tab = await openTab(browser, server.url);
-    });
-    afterAll(async () => {
-      await browser.close();
-      await server.close();
     });
     afterEach(async () => {
       await tab.reset();

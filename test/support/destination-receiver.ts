@@ -1,9 +1,11 @@
 /** A destination on the loopback interface: a TLS server with its own CA that records requests and can misbehave. */
+
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type TLSSocket } from 'node:tls';
 import { createCertificates } from './certificates.ts';
+import { closeLater } from './cleanup.ts';
 
 export interface Receiver {
   readonly origin: string;
@@ -102,9 +104,9 @@ export async function openReceiver(requestCert = false): Promise<Receiver> {
     answer: (next) => {
       reply = next;
     },
-    close: async () => {
+    close: closeLater(async () => {
       for (const socket of sockets) socket.destroy();
       await new Promise<void>((closed) => server.close(() => closed()));
-    },
+    }),
   };
 }

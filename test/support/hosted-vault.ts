@@ -1,4 +1,5 @@
 /** A vault with the API of hosted ones: another key header, `containers` as a list, page numbers and no cursor. */
+import { closeLater } from './cleanup.ts';
 
 export interface HostedVault {
   readonly url: string;
@@ -46,6 +47,6 @@ export function openHostedVault(): HostedVault {
     applications,
     tokens,
     responses,
-    close: () => server.stop(true),
+    close: closeLater(() => server.stop(true)),
   };
 }

@@ -1,5 +1,7 @@
 /** An OpenID Connect issuer on the loopback interface. Does not use the library that the service uses. */
+
 import { createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { closeLater } from './cleanup.ts';
 import { encode } from './dpop.ts';
 import { type ApiResponse, type TestServer, testMasterKey } from './test-server.ts';
 
@@ -65,7 +67,7 @@ export function openIssuer(...keys: IssuerKey[]): TestIssuer {
     discovery: { issuer: url, jwks_uri: `${url}/jwks` },
     keys,
     isDown: false,
-    close: () => server.stop(true),
+    close: closeLater(() => server.stop(true)),
   };
   return issuer;
 }

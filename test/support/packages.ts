@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterFile } from './after-file.ts';
+import { afterFile } from './cleanup.ts';
 import { root } from './service.ts';
 import { isMissing } from './skip.ts';
 

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config/settings.ts';
+import { closeLater } from './cleanup.ts';
 import { generousTimeout } from './test-server.ts';
 
 const main = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
@@ -58,11 +59,11 @@ export class ProgramFolder {
     return { pid: process.pid, out, err, until, kill, ended: process.exited };
   }
 
-  async close(): Promise<void> {
+  readonly close = closeLater(async () => {
     for (const process of this.#started) process.kill('SIGKILL');
     await Promise.all(this.#started.map((process) => process.exited));
     rmSync(this.folder, { recursive: true, force: true });
-  }
+  });
 
   /** The environment without the settings of the shell that runs the tests. */
   environment(env: Record<string, string>): Record<string, string | undefined> {

@@ -1,8 +1,10 @@
 /** Starts the service as a separate process in a new, empty folder. */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { settingList } from '../../src/config/settings.ts';
+import { closeLater } from './cleanup.ts';
 import { fewConnections, generousTimeout } from './test-server.ts';
 
 export const root = join(import.meta.dirname, '..', '..');
@@ -50,11 +52,11 @@ export async function startService(
 ): Promise<Service> {
   const env = environment(folder, settings);
   const running = Bun.spawn([...command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
-  const close = async () => {
+  const close = closeLater(async () => {
     running.kill('SIGKILL');
     await running.exited;
     rmSync(folder, { recursive: true, force: true });
-  };
+  });
   try {
     return { ...(await readBanner(running)), folder, env, process: running, close };
   } catch (error) {

@@ -1,5 +1,7 @@
 /** An OpenID Connect provider whose responses a test can change, and a browser that signs in to the console. */
+
 import { createHash } from 'node:crypto';
+import { closeLater } from './cleanup.ts';
 import { IssuerKey } from './issuer.ts';
 import { type ApiResponse, startTime, type TestServer } from './test-server.ts';
 
@@ -76,9 +78,7 @@ export class TestProvider {
     return new URLSearchParams({ code, state: query.get('state') ?? '', iss: this.url });
   }
 
-  close(): Promise<void> {
-    return this.#server.stop(true);
-  }
+  readonly close = closeLater(() => this.#server.stop(true));
 
   async #reply(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);

@@ -1,10 +1,12 @@
 /** Receivers on the loopback interface for tests of sinks. */
+
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import S3rver from '@20minutes/s3rver';
 import { Webhook } from 'standardwebhooks';
 import { z } from 'zod';
+import { closeLater } from './cleanup.ts';
 
 export const webhookSecret = `whsec_${Buffer.alloc(32, 5).toString('base64')}`;
 
@@ -56,7 +58,7 @@ export function openWebhookReceiver(secret = webhookSecret): WebhookReceiver {
     setAnswer: (next) => {
       answer = next;
     },
-    close: () => server.stop(true),
+    close: closeLater(() => server.stop(true)),
   };
 }
 
@@ -134,7 +136,7 @@ export function openOtlpReceiver(): OtlpReceiver {
     setAnswer: (next) => {
       answer = next;
     },
-    close: () => server.stop(true),
+    close: closeLater(() => server.stop(true)),
   };
 }
 
@@ -172,9 +174,9 @@ export async function openS3Receiver(): Promise<S3Receiver> {
         names.map((name) => [name.slice(0, -suffix.length), readFileSync(join(folder, name), 'utf8')]),
       );
     },
-    close: async () => {
+    close: closeLater(async () => {
       await server.close();
       rmSync(directory, { recursive: true, force: true });
-    },
+    }),
   };
 }

@@ -1,5 +1,7 @@
 /** A TCP proxy that a test can disconnect, delay, silence or point at another server. */
+
 import { connect, createServer, type Socket } from 'node:net';
+import { closeLater } from './cleanup.ts';
 import { freePort } from './postgres.ts';
 
 /**
@@ -78,9 +80,9 @@ export async function openTcpProxy(
       targetPort = next;
     },
     disconnect,
-    close: async () => {
+    close: closeLater(async () => {
       disconnect();
       await new Promise((resolve) => server.close(resolve));
-    },
+    }),
   };
 }

@@ -2,7 +2,7 @@
  * Condenses the output of `bun test`: a line for each file when it is done, then failures with their output, then the
  * reasons for skipped tests.
  */
-import { done } from './after-file.ts';
+import { done } from './cleanup.ts';
 import { skipReason } from './skip.ts';
 
 export interface Summary {

@@ -8,8 +8,8 @@ import { type Config, readConfig } from '../../src/config/settings.ts';
 import type { Db } from '../../src/db/db.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { makeLog } from '../../src/telemetry/log.ts';
-import { afterFile } from './after-file.ts';
 import { copyCitusTemplate } from './citus.ts';
+import { afterFile, closeLater } from './cleanup.ts';
 import { expectResponseInvariants } from './response-invariants.ts';
 import { checkTenants, wrapped } from './tenant-statements.ts';
 
@@ -197,8 +197,11 @@ export async function openTestServer(
   };
   const app = await openApp(config, options);
 
+  const close = closeLater(async () => {
+    await app.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
   let lastCall = 0;
-  let isClosed = false;
 
   async function call(
     method: string,
@@ -251,11 +254,6 @@ export async function openTestServer(
       return created.body;
     },
     flush: () => app.flush(),
-    close: async () => {
-      if (isClosed) return;
-      isClosed = true;
-      await app.close();
-      rmSync(folder, { recursive: true, force: true });
-    },
+    close,
   };
 }

@@ -11,6 +11,7 @@ import { newTenant } from '../../src/operations/bootstrap.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { type OpenedStore, type OpenOptions, openStore } from '../../src/store/open.ts';
 import type { NewApplication, NewSession, Store } from '../../src/store/store.ts';
+import { closeLater } from './cleanup.ts';
 import { checkTenants, wrapped } from './tenant-statements.ts';
 import {
   Clock,
@@ -111,10 +112,10 @@ export async function openTestStore(
       return { id: session.id, key, nonce };
     },
     runSql: (sql) => runSql(url, sql),
-    close: async () => {
+    close: closeLater(async () => {
       for (const each of opened) await each.close();
       rmSync(folder, { recursive: true, force: true });
-    },
+    }),
   };
 }
 

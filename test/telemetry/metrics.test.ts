@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { routes } from '../../src/http/routes.ts';
 import { Registry } from '../../src/telemetry/metrics.ts';
 import { failInserts } from '../support/database.ts';
-import { serve } from '../support/serve.ts';
-import { databases, fewConnections } from '../support/test-server.ts';
+import { databases, fewConnections, openTestServer } from '../support/test-server.ts';
 import { runSql } from '../support/test-store.ts';
 
 describe('the registry', () => {
@@ -35,8 +34,8 @@ describe('the registry', () => {
 const sink = JSON.stringify({ name: 'siem', type: 'file', path: '/nowhere/audit.jsonl' });
 const docs = (name: string) => readFileSync(join(import.meta.dirname, '../../docs', name), 'utf8');
 
-describe.each(databases)('metrics on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_METRICS_PORT: '0', SALLYPORT_SINK: sink });
+describe.each(databases)('metrics on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_METRICS_PORT: '0', SALLYPORT_SINK: sink });
 
   const scrape = async () => (await fetch(server.app.metricsUrl as string)).text();
   const readValue = (text: string, series: string) =>

@@ -1,17 +1,13 @@
-import { afterAll, beforeAll, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { expect, test } from 'bun:test';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { readSinks } from '../../../src/audit/delivery/config.ts';
 import { ConfigError } from '../../../src/config/settings.ts';
 import { Secret } from '../../../src/domain/key.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { webhookSecret } from '../../support/sink-receivers.ts';
 
-let folder: string;
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-sinks-'));
-});
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const folder = temporaryFolder();
 
 function write(name: string, text: string): string {
   const path = join(folder, name);

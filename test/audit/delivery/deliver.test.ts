@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { DeliveryError } from '../../../src/audit/delivery/sender.ts';
 import { delayAfter } from '../../../src/audit/delivery.ts';
 import { anchorOf, type Head, systemTenant } from '../../../src/audit/records.ts';
@@ -19,10 +19,6 @@ describe.each(databases)('delivery on %s', (name, database) => {
   beforeEach(async () => {
     data = await openTestStore(database);
     receiver = openWebhookReceiver();
-  });
-  afterEach(async () => {
-    await receiver.close();
-    await data.close();
   });
 
   const webhook = (fields: object = {}) =>
@@ -360,7 +356,6 @@ describe.each(databases)('delivery on %s', (name, database) => {
     await data.maintenance.sinks.deliveries.acknowledge('default');
     expect(await delivery.deliveredUpTo(tenant)).toBe(3);
     expect(await delivery.states()).toMatchObject([{ lagEntries: 0, rejectedChains: 0 }]);
-    await collector.close();
   });
 });
 

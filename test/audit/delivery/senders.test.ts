@@ -1,18 +1,16 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { describe, expect, test } from 'bun:test';
+import { readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Batch, testBatch } from '../../../src/audit/delivery/batch.ts';
 import { readSinks, type Sink } from '../../../src/audit/delivery/config.ts';
 import { Secret } from '../../../src/domain/key.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import {
   type OtlpReceiver,
   openOtlpReceiver,
   openS3Receiver,
   openWebhookReceiver,
-  type S3Receiver,
   s3Credentials,
-  type WebhookReceiver,
   webhookSecret,
 } from '../../support/sink-receivers.ts';
 
@@ -56,12 +54,8 @@ function batchOf(first: number, last: number): Batch {
   return { id, type: 'audit.entries', tenantId, first, last, entries, segment };
 }
 
-describe('a webhook', () => {
-  let receiver: WebhookReceiver;
-  beforeAll(() => {
-    receiver = openWebhookReceiver();
-  });
-  afterAll(() => receiver.close());
+describe('a webhook', async () => {
+  const receiver = openWebhookReceiver();
 
   test('carries entries and their segment with a valid signature, and the same id when repeated', async () => {
     const sink = open({ type: 'webhook', url: receiver.url, secret: webhookSecret });
@@ -105,14 +99,9 @@ describe('a webhook', () => {
   });
 });
 
-describe('OTLP', () => {
-  let receiver: OtlpReceiver;
-  let sink: Sink;
-  beforeAll(() => {
-    receiver = openOtlpReceiver();
-    sink = open({ type: 'otlp', url: receiver.url, headers: { authorization: 'Bearer x' } });
-  });
-  afterAll(() => receiver.close());
+describe('OTLP', async () => {
+  const receiver = openOtlpReceiver();
+  const sink: Sink = open({ type: 'otlp', url: receiver.url, headers: { authorization: 'Bearer x' } });
 
   const bodyOf = (record: OtlpReceiver['records'][number] | undefined) =>
     JSON.parse((record as { body: { stringValue: string } }).body.stringValue);
@@ -168,12 +157,8 @@ describe('OTLP', () => {
   });
 });
 
-describe('S3', () => {
-  let receiver: S3Receiver;
-  beforeAll(async () => {
-    receiver = await openS3Receiver();
-  });
-  afterAll(() => receiver.close());
+describe('S3', async () => {
+  const receiver = await openS3Receiver();
   const config = () => ({
     type: 's3',
     endpoint: receiver.endpoint,
@@ -210,12 +195,8 @@ describe('S3', () => {
   });
 });
 
-describe('a file', () => {
-  let folder: string;
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-sink-'));
-  });
-  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+describe('a file', async () => {
+  const folder = temporaryFolder();
   const linesIn = (path: string) => readFileSync(path, 'utf8').trimEnd().split('\n');
   const openFile = (path: string) => {
     const sink = new Secret(JSON.stringify({ type: 'file', path }));

@@ -1,15 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { describe, expect, test } from 'bun:test';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import {
-  type OtlpReceiver,
   openOtlpReceiver,
   openS3Receiver,
   openWebhookReceiver,
-  type S3Receiver,
   s3Credentials,
-  type WebhookReceiver,
   webhookSecret,
 } from '../../support/sink-receivers.ts';
 import { operationsOf } from '../../support/test-delivery.ts';
@@ -29,19 +26,9 @@ const parseLines = (text: string) =>
     .split('\n')
     .map((line) => JSON.parse(line) as Line);
 
-describe.each(databases)('the service on %s', (_, database) => {
-  let folder: string;
-  let webhook: WebhookReceiver;
-  let collector: OtlpReceiver;
-  let storage: S3Receiver;
-  beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-kinds-'));
-    [webhook, collector, storage] = [openWebhookReceiver(), openOtlpReceiver(), await openS3Receiver()];
-  });
-  afterAll(async () => {
-    await Promise.all([webhook.close(), collector.close(), storage.close()]);
-    rmSync(folder, { recursive: true, force: true });
-  });
+describe.each(databases)('the service on %s', async (_, database) => {
+  const folder = temporaryFolder();
+  const [webhook, collector, storage] = [openWebhookReceiver(), openOtlpReceiver(), await openS3Receiver()];
 
   test('delivers the same entries to sinks of every kind, and no keys', async () => {
     const path = join(folder, 'audit.jsonl');

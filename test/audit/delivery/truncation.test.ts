@@ -49,5 +49,4 @@ test('a database that was replaced by an older copy does not contain the anchors
   await runSql(`sqlite:${cli.path('live.db')}`, 'delete from audit_pending');
   expect(await verify(lastAnchor(id))).toEqual([false, 'cut_off']);
   expect(await verify(lastAnchor(undefined))).toEqual([false, 'cut_off']);
-  cli.remove();
 });

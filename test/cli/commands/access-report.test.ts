@@ -1,63 +1,50 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { accessReport, type Sallyport, toCsv } from '../../../sdk/src/sallyport.ts';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { openCli } from '../../support/cli.ts';
 import { ada, signInAs } from '../../support/people.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const formula = '=cmd|"/C calc"!A1';
 
-describe.each(databases)('an access report on %s', (_, database) => {
-  let server: TestServer;
-  let key: string;
-  let cli: Cli;
-  let folder: string;
-  let tenant: string;
+describe.each(databases)('an access report on %s', async (_, database) => {
   let [desk, twin, leaked, manager] = ['', '', '', ''];
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    ({ key, id: tenant } = await server.tenant());
-    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
-    cli = openCli(() => ({ ...env, DATABASE_URL: server.config.databaseUrl }));
-    folder = cli.path('report');
-    const rules = [
-      { priority: 1, container: '/cards/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
-    ];
-    const reader = { name: formula, permissions: undefined, rules };
-    const [first, second] = [await server.application(key, reader), await server.application(key, reader)];
-    const third = await server.application(key, {});
-    const { body: own } = await server.call('GET', '/applications/key', { key });
-    [desk, twin, leaked, manager] = [first.id, second.id, third.id, own.id];
-    await server.call('POST', '/keys/revoke', { body: { key: third.key } });
-    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
-    const delegated = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
-    const delegation = { rules: delegated, subject: 'job:1' };
-    expect((await server.call('POST', '/delegations', { key: first.key, body: delegation })).status).toBe(
-      201,
-    );
-    await server.application(key, { name: 'ends', expires_at: '2100-01-01T00:00:00Z' });
-    const renamed = await server.application(key, { name: '<b>old</b>', permissions: ['invoice:read'] });
-    const body = { name: '<b>new</b>', permissions: ['invoice:read'] };
-    const signOut = signInAs(server, key, ada);
-    await server.call('PUT', `/applications/${renamed.id}`, { key, body });
-    signOut();
-    const token = { id: 'card-1', container: '/cards/', data: '4242' };
-    await server.call('POST', '/tokens', { key: first.key, body: token });
-    for (const purpose of ['chargeback', 'chargeback', 'support'])
-      await server.call('GET', '/tokens/card-1', { key: first.key, headers: { 'SVC-PURPOSE': purpose } });
-    await server.call('GET', '/tokens/card-1', { key: second.key, headers: { 'SVC-PURPOSE': 'support' } });
-    const question = { permission: 'token:read', resource: { id: 'card-1', container: '/cards/' } };
-    const recorded = { ...question, credential: second.key, purpose: 'support', record: true };
-    await server.call('POST', '/decisions', { key, body: recorded });
-    await cli.run('audit', 'head');
-    const made = await cli.run('access', 'report', '--from', '2020-01-01T00:00:00Z', '--out', folder);
-    expect(made).toMatchObject({ code: 0, err: '' });
-  });
-  afterAll(async () => {
-    await server.close();
-    cli.remove();
-  });
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const { key, id: tenant } = await server.tenant();
+  const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_URL: server.url, SALLYPORT_KEY: key };
+  const cli = openCli(() => ({ ...env, DATABASE_URL: server.config.databaseUrl }));
+  const folder = cli.path('report');
+  const rules = [
+    { priority: 1, container: '/cards/', transform: 'reveal', permissions: ['token:read', 'token:create'] },
+  ];
+  const reader = { name: formula, permissions: undefined, rules };
+  const [first, second] = [await server.application(key, reader), await server.application(key, reader)];
+  const third = await server.application(key, {});
+  const { body: own } = await server.call('GET', '/applications/key', { key });
+  [desk, twin, leaked, manager] = [first.id, second.id, third.id, own.id];
+  await server.call('POST', '/keys/revoke', { body: { key: third.key } });
+  const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+  const delegated = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
+  const delegation = { rules: delegated, subject: 'job:1' };
+  expect((await server.call('POST', '/delegations', { key: first.key, body: delegation })).status).toBe(201);
+  await server.application(key, { name: 'ends', expires_at: '2100-01-01T00:00:00Z' });
+  const renamed = await server.application(key, { name: '<b>old</b>', permissions: ['invoice:read'] });
+  const body = { name: '<b>new</b>', permissions: ['invoice:read'] };
+  const signOut = signInAs(server, key, ada);
+  await server.call('PUT', `/applications/${renamed.id}`, { key, body });
+  signOut();
+  const token = { id: 'card-1', container: '/cards/', data: '4242' };
+  await server.call('POST', '/tokens', { key: first.key, body: token });
+  for (const purpose of ['chargeback', 'chargeback', 'support'])
+    await server.call('GET', '/tokens/card-1', { key: first.key, headers: { 'SVC-PURPOSE': purpose } });
+  await server.call('GET', '/tokens/card-1', { key: second.key, headers: { 'SVC-PURPOSE': 'support' } });
+  const question = { permission: 'token:read', resource: { id: 'card-1', container: '/cards/' } };
+  const recorded = { ...question, credential: second.key, purpose: 'support', record: true };
+  await server.call('POST', '/decisions', { key, body: recorded });
+  await cli.run('audit', 'head');
+  const made = await cli.run('access', 'report', '--from', '2020-01-01T00:00:00Z', '--out', folder);
+  expect(made).toMatchObject({ code: 0, err: '' });
 
   const text = (name: string) => readFileSync(join(folder, name), 'utf8');
   const rowsOf = (name: string) =>
@@ -177,7 +164,6 @@ describe.each(databases)('an access report on %s', (_, database) => {
     await other.run('tenants', 'create', 'other');
     const { code, out } = await other.run('audit', 'verify', folder);
     expect([code, out]).toEqual([1, expect.stringContaining('of another database')]);
-    other.remove();
   });
 
   test('includes the result of an earlier verification', async () => {
@@ -203,7 +189,6 @@ describe.each(databases)('an access report on %s', (_, database) => {
     expect(readFileSync(join(to, 'report.html'), 'utf8')).toContain('the key lacks log:read');
     const denied = await server.call('GET', `/logs?result=denied&actor=${reviewer.id}`, { key });
     expect(denied.body.data).toEqual([]);
-    limited.remove();
   });
 
   test.each([

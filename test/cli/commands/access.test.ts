@@ -1,16 +1,12 @@
-import { beforeAll, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
+import { expect, test } from 'bun:test';
 import { shell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
-let key: string;
-beforeAll(async () => {
-  ({ key } = await server.tenant());
-  const rule = { priority: 1, container: '/shop/', permissions: ['token:read'] };
-  for (const [name, transform] of Object.entries({ audit: 'redact', shop: 'reveal', desk: 'mask' }))
-    await server.application(key, { name, permissions: undefined, rules: [{ ...rule, transform }] });
-});
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
+const rule = { priority: 1, container: '/shop/', permissions: ['token:read'] };
+for (const [name, transform] of Object.entries({ audit: 'redact', shop: 'reveal', desk: 'mask' }))
+  await server.application(key, { name, permissions: undefined, rules: [{ ...rule, transform }] });
 
 const run = (...argv: string[]) => access('who', ...argv);
 const access = (...argv: string[]) =>

@@ -1,25 +1,17 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { changeBefore } from '../../support/meanwhile.ts';
 import { keyPattern } from '../../support/program.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
-let folder: string;
 let key: string;
 let call: ApiShell['call'];
 let json: ApiShell['json'];
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-apps-'));
-});
-afterAll(async () => {
-  await server.close();
-  rmSync(folder, { recursive: true });
-});
+const server = await openTestServer(sqlite);
+const folder = temporaryFolder();
 beforeEach(async () => {
   ({ key } = await server.tenant());
   ({ call, json } = apiShell(server.url, key));

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { formatEntry } from '../../../src/cli/terminal/tail.ts';
 import { type Cli, openCli } from '../../support/cli.ts';
 import {
@@ -32,10 +32,6 @@ describe.each(databases)('audit tail on %s', (_, database) => {
       DATABASE_URL: server.config.databaseUrl,
       SALLYPORT_MASTER_KEY: testMasterKey,
     }));
-  });
-  afterAll(async () => {
-    await server.close();
-    cli.remove();
   });
 
   const tail = async (...options: string[]) => {
@@ -84,8 +80,6 @@ describe.each(databases)('audit tail on %s', (_, database) => {
     await gap.application(key);
     await gap.flush();
     expect(await lines()).toBe(before + 1);
-    gapCli.remove();
-    await gap.close();
   });
 
   test('filters by tenant, entity, operation, result, actor and time', async () => {
@@ -142,8 +136,6 @@ test('audit tail --follow survives an outage of PostgreSQL with one warning, and
   }
   expect(await stop()).toBe(0);
   expect(await nextMessage()).toBe('');
-  await server.close();
-  cli.remove();
 });
 
 test('control characters in log entries are escaped', () => {
@@ -168,5 +160,4 @@ test('a key rotation is logged with the fingerprints of the keys', async () => {
     actor: { kind: 'operator' },
     difference: { master_key: { from: body.from, to: body.to } },
   });
-  cli.remove();
 });

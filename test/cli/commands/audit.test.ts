@@ -1,33 +1,20 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { type Cli, openCli } from '../../support/cli.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { openCli } from '../../support/cli.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 import { until } from '../../support/until.ts';
 
-describe.each(databases)('the audit log on %s', (_, database) => {
-  let server: TestServer;
-  let tenant: string;
-  let key: string;
-  let cli: Cli;
-  let offline: Cli;
-  let file: string;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    const created = await server.tenant();
-    [tenant, key] = [created.id, created.key];
-    for (let number = 0; number < 5; number++) await server.application(key);
-    const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
-    cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
-    offline = openCli((folder) => ({ ...settings, DATABASE_URL: `sqlite:${folder}/nowhere/at-all.db` }));
-    file = cli.path('audit.jsonl');
-  });
-  afterAll(async () => {
-    await server.close();
-    cli.remove();
-    offline.remove();
-  });
+describe.each(databases)('the audit log on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const created = await server.tenant();
+  const [tenant, key] = [created.id, created.key];
+  for (let number = 0; number < 5; number++) await server.application(key);
+  const settings = { SALLYPORT_MASTER_KEY: testMasterKey };
+  const cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
+  const offline = openCli((folder) => ({ ...settings, DATABASE_URL: `sqlite:${folder}/nowhere/at-all.db` }));
+  const file = cli.path('audit.jsonl');
 
   const systemAnchor = /^system:\d+:[0-9a-f]{64}$/;
 

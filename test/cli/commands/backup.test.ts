@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { type Cli, openSqliteCli } from '../../support/cli.ts';
 import { auditEntries } from '../../support/database.ts';
@@ -17,10 +17,6 @@ beforeEach(async () => {
   cli = openSqliteCli();
   server = await openTestServer(`sqlite:${database()}`);
   key = (await server.tenant()).key;
-});
-afterEach(async () => {
-  await server.close();
-  cli.remove();
 });
 
 test('backup works while the service runs, writes with mode 0600 and never overwrites a file', async () => {

@@ -1,29 +1,24 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
+import { describe, expect, test } from 'bun:test';
 import { shell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
-let key: string;
-let credential: string;
-beforeAll(async () => {
-  ({ key } = await server.tenant());
-  const shop = await server.application(key, {
-    name: 'shop',
-    permissions: ['token:create'],
-    rules: [
-      {
-        priority: 2,
-        container: '/shop/',
-        transform: 'mask',
-        permissions: ['token:read'],
-        description: 'ours',
-      },
-      { priority: 1, container: '/shop/open/', transform: 'reveal', permissions: ['token:read'] },
-    ],
-  });
-  credential = shop.key;
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
+const shop = await server.application(key, {
+  name: 'shop',
+  permissions: ['token:create'],
+  rules: [
+    {
+      priority: 2,
+      container: '/shop/',
+      transform: 'mask',
+      permissions: ['token:read'],
+      description: 'ours',
+    },
+    { priority: 1, container: '/shop/open/', transform: 'reveal', permissions: ['token:read'] },
+  ],
 });
+const credential = shop.key;
 
 function can(argv: string[], stdin = credential, env: Record<string, string> = {}) {
   return shell(['can', ...argv], { stdin, env: { SALLYPORT_URL: server.url, SALLYPORT_KEY: key, ...env } });

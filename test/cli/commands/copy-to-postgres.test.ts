@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { newMasterKey } from '../../../src/db/keys/cipher.ts';
 import { openStore } from '../../../src/store/open.ts';
@@ -19,10 +19,6 @@ beforeEach(async () => {
   cli = openCli(() => ({ DATABASE_URL: target, SALLYPORT_MASTER_KEY: testMasterKey }));
   mkdirSync(cli.path('data'));
   server = await openTestServer(source());
-});
-afterEach(async () => {
-  await server.close();
-  cli.remove();
 });
 
 const path = () => cli.path('data/sallyport.db');
@@ -206,7 +202,6 @@ describe('refuses, without changes,', () => {
     const other = Buffer.from(newMasterKey().bytes).toString('base64');
     const elsewhere = openCli(() => ({ DATABASE_URL: target, SALLYPORT_MASTER_KEY: other }));
     const { code, err } = await elsewhere.run('copy-to-postgres', path());
-    elsewhere.remove();
     expect(code).toBe(1);
     expect(err).toContain('the database needs the master key');
     expect(await isEmpty()).toBe(true);

@@ -1,36 +1,29 @@
 /** `sallyport destinations …`, and the options of other commands that name a destination. */
-import { afterAll, beforeAll, beforeEach, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeEach, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { chargeRequest, tokenUseRule } from '../../support/destination-receiver.ts';
 import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const secret = 'Bearer sk_live_51HhTbqF';
 const requests = [chargeRequest, { method: 'GET', path: '/v1/charges/:id' }];
-
-let server: TestServer;
-let folder: string;
 let key: string;
 let call: ApiShell['call'];
 let json: ApiShell['json'];
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-destinations-'));
-  writeFileSync(path('payments.json'), JSON.stringify({ name: 'payments', requests }));
-  writeFileSync(path('secret'), `${secret}\n`);
-});
-afterAll(async () => {
-  await server.close();
-  rmSync(folder, { recursive: true });
-});
 beforeEach(async () => {
   ({ key } = await server.tenant());
   ({ call, json } = apiShell(server.url, key));
 });
 
 const path = (name: string) => join(folder, name);
+
+const server = await openTestServer(sqlite);
+const folder = temporaryFolder();
+writeFileSync(path('payments.json'), JSON.stringify({ name: 'payments', requests }));
+writeFileSync(path('secret'), `${secret}\n`);
 const origin = 'https://api.payments.example';
 const created = (...more: string[]) =>
   json(['destinations', 'create', '--file', path('payments.json'), '--origin', origin, ...more]);

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { openBound } from '../../support/bound-client.ts';
 import { shell } from '../../support/shell.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
@@ -14,7 +14,6 @@ describe.each(databases)('doctor and bound sessions on %s', (_, database) => {
     server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await server.tenant()).key;
   });
-  afterEach(() => server.close());
 
   async function check(settings: Record<string, string>): Promise<{ state: string; message: string }> {
     const { databaseUrl, dataDir } = server.config;

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { formatProblems, problemsIn, runDoctor } from '../../support/doctor.ts';
@@ -33,7 +33,6 @@ describe('doctor on SQLite: files', () => {
     await cli.run('migrate');
     expect((await cli.run('tenants', 'create', 'x')).code).toBe(0);
   });
-  afterEach(() => cli.remove());
 
   test('suggests a restore if SQLite cannot read the file', async () => {
     for (const [from, to] of [
@@ -79,7 +78,6 @@ describe('doctor on SQLite: files', () => {
     expect(formatProblems((await runDoctor(inKubernetes)).checks)).toEqual([
       expect.stringMatching(/^fail files: .*master.key is readable by other users$/),
     ]);
-    inKubernetes.remove();
   });
 
   test('fails if all users can write to the data folder', async () => {

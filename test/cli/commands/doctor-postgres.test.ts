@@ -28,7 +28,6 @@ describe('doctor on PostgreSQL', () => {
   });
   afterAll(async () => {
     await server.stop();
-    cli.remove();
   });
 
   test('reports no problems on a healthy database', async () => {

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { newEntryId } from '../../../src/audit/log/entry.ts';
 import { systemTenant } from '../../../src/audit/records.ts';
@@ -20,7 +20,6 @@ describe('doctor on SQLite', () => {
     await cli.run('migrate');
     expect((await cli.run('tenants', 'create', 'x')).code).toBe(0);
   });
-  afterEach(() => cli.remove());
 
   test('reports no problems on a healthy database and changes nothing', async () => {
     const before = readFileSync(at('sallyport.db'));
@@ -64,7 +63,6 @@ describe('doctor on SQLite', () => {
     const checkWith = async (changed: Record<string, string> = {}) => {
       const other = openCli(() => ({ ...quiet, ...settings, ...changed }));
       const { checks } = await runDoctor(other);
-      other.remove();
       return checks.filter(({ name }: Check) => name === 'sign-in' || name === 'settings');
     };
     expect(await checkWith()).toMatchObject([
@@ -79,7 +77,6 @@ describe('doctor on SQLite', () => {
       { state: 'ok' },
       { state: 'fail', message: expect.stringContaining('the issuer there is https://other.example') },
     ]);
-    await provider.close();
   });
 
   const day = 86_400_000;
@@ -355,6 +352,5 @@ describe('doctor on SQLite', () => {
       code: 1,
       problems: [expect.stringMatching(/^fail settings: --port \(PORT\) must be a whole number/)],
     });
-    typo.remove();
   });
 });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { noOpenssl } from '../../support/certificates.ts';
@@ -10,7 +10,6 @@ let program: ProgramFolder;
 beforeEach(() => {
   program = new ProgramFolder();
 });
-afterEach(() => program.close());
 
 const key = () => readFileSync(program.path('data/management.key'), 'utf8').trim();
 
@@ -133,38 +132,34 @@ test('a partially received request is completed before the exit', async () => {
 
 test.skipIf(noOpenssl)('a request that is at a destination is answered before the exit', async () => {
   const receiver = await openReceiver();
-  try {
-    const service = await program.serve({ SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1' });
-    const post = async (path: string, body: object) => {
-      const headers = { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' };
-      const response = await fetch(service.url + path, {
-        method: 'POST',
-        headers,
-        body: JSON.stringify(body),
-      });
-      return response.json();
-    };
-    const { addressOrigin: origin, ca } = receiver;
-    const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
-    const user = await createUser(post, { origin, ca, requests });
-    const release = Promise.withResolvers<() => void>();
-    receiver.answer((socket) => release.resolve(() => socket.write(json({ id: 'ch_1' }))));
-    const answer = fetch(`${service.url}/proxy/payments/charges`, {
+  const service = await program.serve({ SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1' });
+  const post = async (path: string, body: object) => {
+    const headers = { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' };
+    const response = await fetch(service.url + path, {
       method: 'POST',
-      headers: { 'SVC-API-KEY': user },
+      headers,
+      body: JSON.stringify(body),
     });
-    const respond = await release.promise;
-    service.kill('SIGTERM');
-    await until('connections are refused', () =>
-      fetch(service.url).then(
-        () => false,
-        () => true,
-      ),
-    );
-    respond();
-    expect(await (await answer).json()).toEqual({ id: 'ch_1' });
-    expect(await service.ended).toBe(0);
-  } finally {
-    await receiver.close();
-  }
+    return response.json();
+  };
+  const { addressOrigin: origin, ca } = receiver;
+  const requests = [{ method: 'POST', path: '/charges', reply: ['/id'] }];
+  const user = await createUser(post, { origin, ca, requests });
+  const release = Promise.withResolvers<() => void>();
+  receiver.answer((socket) => release.resolve(() => socket.write(json({ id: 'ch_1' }))));
+  const answer = fetch(`${service.url}/proxy/payments/charges`, {
+    method: 'POST',
+    headers: { 'SVC-API-KEY': user },
+  });
+  const respond = await release.promise;
+  service.kill('SIGTERM');
+  await until('connections are refused', () =>
+    fetch(service.url).then(
+      () => false,
+      () => true,
+    ),
+  );
+  respond();
+  expect(await (await answer).json()).toEqual({ id: 'ch_1' });
+  expect(await service.ended).toBe(0);
 });

@@ -1,11 +1,10 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
 import { shell } from '../../support/shell.ts';
-import { databases, testMasterKey } from '../../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-describe.each(databases)('sallyport expiring on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+describe.each(databases)('sallyport expiring on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
 
   function operate(...argv: string[]) {
     const { databaseUrl, dataDir } = server.config;

@@ -1,5 +1,5 @@
 /** Files belong to the user of the service, even if root runs the command. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { chmodSync, chownSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { isMissing } from '../../support/skip.ts';
@@ -30,7 +30,6 @@ describe.skipIf(noRoot)('if root runs a command for a service of another user,',
     chownSync(cli.path('data'), uid, gid);
     for (const name of readdirSync(cli.path('data'))) chownSync(at(name), uid, gid);
   });
-  afterEach(() => cli.remove());
 
   test('a key rotation preserves owner and mode of the key file', async () => {
     chmodSync(at('master.key'), 0o640);

@@ -1,26 +1,25 @@
 /** Records that `sallyport import` does not copy: as data, and in a file. Imports that are interrupted. */
-import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeEach, expect, test } from 'bun:test';
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { hostedHeader, hostedKey, openHostedVault } from '../../support/hosted-vault.ts';
 import { changeBefore } from '../../support/meanwhile.ts';
-import { serve } from '../../support/serve.ts';
 import { apiShell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 let folder: string;
 let key: string;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-import-'));
+  folder = temporaryFolder();
   const { key: admin } = await server.tenant();
   const permissions = ['token:create', 'token:read', 'token:delete'];
   const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions }];
   const own = { permissions: ['application:create', 'application:read'], rules };
   ({ key } = await server.application(admin, own));
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 const at = (name: string) => join(folder, name);
 
@@ -137,34 +136,30 @@ test('a copy that differs when it is read back counts as failed, and not as copi
 
 test('after Ctrl-C, the import reports what it has copied, and continues the next time', async () => {
   const vault = openHostedVault();
-  try {
-    for (let number = 1; number <= 150; number++)
-      vault.tokens.push({ id: `card-${number}`, data: number === 7 ? null : '4242' });
-    const paths = ['/applications/key', '/applications', '/tokens?size=1', '/tokens?page=1&size=100'];
-    const headers = { [hostedHeader]: hostedKey };
-    const responses = await Promise.all(paths.map((path) => fetch(vault.url + path, { headers })));
-    const interrupting = new ReadableStream({ pull: () => void process.emit('SIGINT', 'SIGINT') });
-    vault.responses.push(...responses, new Response(interrupting));
-    const source = ['--from-url', vault.url, '--from-key-header', hostedHeader];
-    const first = await runImport([...source, '--rejected', at('rejected.jsonl')]);
-    expect([first.code, first.err]).toEqual([130, expect.stringContaining('warning: interrupted; waiting')]);
-    const { report } = first;
-    expect(report).toMatchObject({
-      complete: false,
-      interrupted: true,
-      tokens: { read: 100, in_source: 150 },
-    });
-    expect(report.failures).toMatchObject([{ id: 'card-7', code: 'data_missing' }]);
-    expect(report.tokens.copied).toBe((await stored('/tokens')).pagination.total_items);
-    const { copied, failed, not_yet_copied } = report.tokens;
-    expect({ copied, failed, left: not_yet_copied }).toEqual({ copied, failed: 1, left: 99 - copied });
-    expect(Object.keys(report.tokens).filter((name) => name !== name.toLowerCase())).toEqual([]);
-    expect(report.tokens.verified).toBe(report.tokens.copied);
-    expect(readFileSync(at('rejected.jsonl'), 'utf8')).toBe('{"id":"card-7","data":null}\n');
-    const second = await runImport(source);
-    expect(second.report).toMatchObject({ interrupted: false, tokens: { unchanged: report.tokens.copied } });
-    expect(process.listenerCount('SIGINT')).toBe(0);
-  } finally {
-    await vault.close();
-  }
+  for (let number = 1; number <= 150; number++)
+    vault.tokens.push({ id: `card-${number}`, data: number === 7 ? null : '4242' });
+  const paths = ['/applications/key', '/applications', '/tokens?size=1', '/tokens?page=1&size=100'];
+  const headers = { [hostedHeader]: hostedKey };
+  const responses = await Promise.all(paths.map((path) => fetch(vault.url + path, { headers })));
+  const interrupting = new ReadableStream({ pull: () => void process.emit('SIGINT', 'SIGINT') });
+  vault.responses.push(...responses, new Response(interrupting));
+  const source = ['--from-url', vault.url, '--from-key-header', hostedHeader];
+  const first = await runImport([...source, '--rejected', at('rejected.jsonl')]);
+  expect([first.code, first.err]).toEqual([130, expect.stringContaining('warning: interrupted; waiting')]);
+  const { report } = first;
+  expect(report).toMatchObject({
+    complete: false,
+    interrupted: true,
+    tokens: { read: 100, in_source: 150 },
+  });
+  expect(report.failures).toMatchObject([{ id: 'card-7', code: 'data_missing' }]);
+  expect(report.tokens.copied).toBe((await stored('/tokens')).pagination.total_items);
+  const { copied, failed, not_yet_copied } = report.tokens;
+  expect({ copied, failed, left: not_yet_copied }).toEqual({ copied, failed: 1, left: 99 - copied });
+  expect(Object.keys(report.tokens).filter((name) => name !== name.toLowerCase())).toEqual([]);
+  expect(report.tokens.verified).toBe(report.tokens.copied);
+  expect(readFileSync(at('rejected.jsonl'), 'utf8')).toBe('{"id":"card-7","data":null}\n');
+  const second = await runImport(source);
+  expect(second.report).toMatchObject({ interrupted: false, tokens: { unchanged: report.tokens.copied } });
+  expect(process.listenerCount('SIGINT')).toBe(0);
 });

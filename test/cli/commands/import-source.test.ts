@@ -1,22 +1,15 @@
 /** Sources of `sallyport import` other than a hosted vault, and tokens that cannot be copied. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { apiShell } from '../../support/shell.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
-let server: TestServer;
-let folder: string;
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
+import { apiShell } from '../../support/shell.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
+
 let key: string;
-beforeAll(async () => {
-  server = await openTestServer(sqlite);
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-import-'));
-});
-afterAll(async () => {
-  await server.close();
-  rmSync(folder, { recursive: true });
-});
+const server = await openTestServer(sqlite);
+const folder = temporaryFolder();
 beforeEach(async () => {
   ({ key } = await server.tenant());
 });

@@ -12,22 +12,17 @@ test.each([
   const server = await openTestServer(sqlite);
   const { key } = await server.tenant();
   const cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
-  try {
-    const lines = Array.from({ length: 5000 }, (_, number) =>
-      JSON.stringify({ id: `card-${number}`, data: 1 }),
-    );
-    writeFileSync(cli.path('export.jsonl'), lines.join('\n'));
-    const child = cli.start('import', '--from-file', 'export.jsonl', '--yes', '--json');
-    const count = async () => (await server.call('GET', '/tokens', { key })).body.pagination.total_items;
-    await until('tokens are copied', async () => (await count()) > 0 || child.exitCode !== null);
-    child.kill(signal);
-    expect(await child.exited).toBe(code);
-    const report = JSON.parse(await new Response(child.stdout).text());
-    expect(report).toMatchObject({ complete: false, interrupted: true, failures: [] });
-    expect(report.tokens.copied).toBeLessThan(lines.length);
-    expect([report.tokens.copied, report.tokens.verified]).toEqual([await count(), await count()]);
-  } finally {
-    cli.remove();
-    await server.close();
-  }
+  const lines = Array.from({ length: 5000 }, (_, number) =>
+    JSON.stringify({ id: `card-${number}`, data: 1 }),
+  );
+  writeFileSync(cli.path('export.jsonl'), lines.join('\n'));
+  const child = cli.start('import', '--from-file', 'export.jsonl', '--yes', '--json');
+  const count = async () => (await server.call('GET', '/tokens', { key })).body.pagination.total_items;
+  await until('tokens are copied', async () => (await count()) > 0 || child.exitCode !== null);
+  child.kill(signal);
+  expect(await child.exited).toBe(code);
+  const report = JSON.parse(await new Response(child.stdout).text());
+  expect(report).toMatchObject({ complete: false, interrupted: true, failures: [] });
+  expect(report.tokens.copied).toBeLessThan(lines.length);
+  expect([report.tokens.copied, report.tokens.verified]).toEqual([await count(), await count()]);
 });

@@ -1,31 +1,26 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { progressBar } from '../../../src/cli/terminal/print.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { type HostedVault, hostedHeader, hostedKey, openHostedVault } from '../../support/hosted-vault.ts';
 import { keyPattern } from '../../support/program.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell, type ShellOptions } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 let vault: HostedVault;
 let folder: string;
 let key: string;
 let importer: ApiShell;
 beforeEach(async () => {
   vault = openHostedVault();
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-import-'));
+  folder = temporaryFolder();
   ({ key } = await server.tenant());
   const tokens = ['token:create', 'token:read', 'token:delete'];
   const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: tokens }];
   const permissions = ['application:create', 'application:read'];
   importer = apiShell(server.url, (await server.application(key, { permissions, rules })).key);
-});
-afterEach(async () => {
-  await vault.close();
-  rmSync(folder, { recursive: true });
 });
 
 function runImport(options: string[], shellOptions: ShellOptions = {}) {

@@ -1,34 +1,30 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import {
   existsSync,
   lstatSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { projectVariables } from '../../../src/cli/commands/init.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { keyPattern } from '../../support/program.ts';
-import { serve } from '../../support/serve.ts';
 import { type ShellOptions, shell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 let folder: string;
 let file: string;
 let key: string;
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-init-'));
+  folder = temporaryFolder();
   file = join(folder, 'shop.env');
   ({ key } = await server.tenant());
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 function init(options: string[], { env, ...rest }: ShellOptions = {}) {
   return shell(['init', '--keys-to', file, ...options], {

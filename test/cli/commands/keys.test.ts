@@ -1,10 +1,9 @@
 import { beforeEach, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell, shell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 let key: string;
 let call: ApiShell['call'];
 let json: ApiShell['json'];

@@ -1,28 +1,23 @@
 /** `login`, `logout`, and the use of profiles. */
-import { beforeAll, beforeEach, expect, test } from 'bun:test';
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { unknownKey } from '../../support/keys.ts';
-import { serve } from '../../support/serve.ts';
-import { type ShellOptions, shell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+import { beforeEach, expect, test } from 'bun:test';
+import { chmodSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
+import { unknownKey } from '../../support/keys.ts';
+import { type ShellOptions, shell } from '../../support/shell.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
+
+const server = await openTestServer(sqlite);
 let home: string;
 let file: string;
-let key: string;
-let other: string;
-let weak: string;
-beforeAll(async () => {
-  key = (await server.tenant()).key;
-  other = (
-    await server.application(key, { name: 'other', permissions: ['application:read'], type: 'management' })
-  ).key;
-  weak = (await server.application(key, { name: 'weak', permissions: ['token:create'] })).key;
-});
+const key = (await server.tenant()).key;
+const other = (
+  await server.application(key, { name: 'other', permissions: ['application:read'], type: 'management' })
+).key;
+const weak = (await server.application(key, { name: 'weak', permissions: ['token:create'] })).key;
 beforeEach(() => {
-  home = mkdtempSync(join(tmpdir(), 'sallyport-home-'));
+  home = temporaryFolder();
   file = join(home, '.config/sallyport/profiles.json');
   return () => rmSync(home, { recursive: true });
 });

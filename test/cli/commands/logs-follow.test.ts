@@ -1,36 +1,16 @@
 /** The cost of one poll of `logs tail --follow`. */
 
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { maxExamined } from '../../../src/audit/log/search.ts';
 import { NewEntries } from '../../../src/cli/commands/logs.ts';
 import type { Value } from '../../../src/db/statement.ts';
 import { then } from '../../../src/domain/awaitable.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-describe('following a log of many entries', () => {
-  let server: TestServer;
-  let tenant: { id: string; key: string };
-  let service: Sallyport;
+describe('following a log of many entries', async () => {
   let rows = 0;
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, {}, (db) => ({
-      ...db,
-      all: <R>(sql: string, values?: readonly Value[]) =>
-        then(db.all<R>(sql, values), (found) => {
-          if (/ from audit_segments /.test(sql)) rows += found.length;
-          return found;
-        }),
-    }));
-    server.clock.advance(Date.now() - server.clock.now());
-    tenant = await server.tenant();
-    service = new Sallyport({ url: server.url, key: tenant.key });
-    const noise = Array.from({ length: 3 * maxExamined }, (_, at) => entry('noise', at - 86_400_000));
-    await server.app.store.audit.write(noise);
-    await write('first');
-  });
-  afterAll(() => server.close());
 
   const entry = (operation: string, after = 0): NewEntry => ({
     tenantId: tenant.id,
@@ -44,6 +24,21 @@ describe('following a log of many entries', () => {
     await server.app.store.audit.write(operations.map((operation) => entry(operation)));
     await server.app.maintenance.audit.seal();
   };
+
+  const server = await openTestServer(sqlite, {}, (db) => ({
+    ...db,
+    all: <R>(sql: string, values?: readonly Value[]) =>
+      then(db.all<R>(sql, values), (found) => {
+        if (/ from audit_segments /.test(sql)) rows += found.length;
+        return found;
+      }),
+  }));
+  server.clock.advance(Date.now() - server.clock.now());
+  const tenant: { id: string; key: string } = await server.tenant();
+  const service = new Sallyport({ url: server.url, key: tenant.key });
+  const noise = Array.from({ length: 3 * maxExamined }, (_, at) => entry('noise', at - 86_400_000));
+  await server.app.store.audit.write(noise);
+  await write('first');
 
   test.each([{ operation: 'wanted' }, {}])(
     'with the filter %j, a poll examines only new entries, and returns each once',

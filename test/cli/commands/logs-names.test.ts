@@ -1,30 +1,27 @@
 /** `logs` shows the names of applications. */
-import { beforeAll, expect, test } from 'bun:test';
+import { expect, test } from 'bun:test';
 import { ada, signInAs } from '../../support/people.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
-let shell: ApiShell;
-let key: string;
-let backend: { id: string; key: string };
-beforeAll(async () => {
-  ({ key } = await server.tenant());
-  shell = apiShell(server.url, key);
-  const reveal = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
-  backend = await server.application(key, { name: 'the backend', rules: [reveal] });
-  const page = await server.application(key, { name: 'the page', type: 'public' });
-  await server.call('POST', '/tokens', { key, body: { id: 'card-1', data: 'x' } });
-  await server.call('GET', '/tokens/card-1', { key: backend.key });
-  const { body: session } = await server.call('POST', '/sessions', { key: page.key });
-  const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-1' }];
-  const rules = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
-  const body = { nonce: session.nonce, rules };
-  await server.call('POST', '/sessions/authorize', { key: backend.key, body });
-  await server.call('GET', '/tokens/card-1', { key: session.session_key });
-  await server.flush();
+const server = await openTestServer(sqlite);
+const { key } = await server.tenant();
+const shell: ApiShell = apiShell(server.url, key);
+const reveal = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
+const backend: { id: string; key: string } = await server.application(key, {
+  name: 'the backend',
+  rules: [reveal],
 });
+const page = await server.application(key, { name: 'the page', type: 'public' });
+await server.call('POST', '/tokens', { key, body: { id: 'card-1', data: 'x' } });
+await server.call('GET', '/tokens/card-1', { key: backend.key });
+const { body: session } = await server.call('POST', '/sessions', { key: page.key });
+const conditions = [{ attribute: 'id', operator: 'equals', value: 'card-1' }];
+const rules = [{ priority: 1, transform: 'reveal', permissions: ['token:read'], conditions }];
+const body = { nonce: session.nonce, rules };
+await server.call('POST', '/sessions/authorize', { key: backend.key, body });
+await server.call('GET', '/tokens/card-1', { key: session.session_key });
+await server.flush();
 
 test('tail names the applications that act and that are changed; --json has ids', async () => {
   const { code, out, err } = await shell.call(['logs', 'tail', '--lines', '100']);

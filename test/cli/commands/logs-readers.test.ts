@@ -1,44 +1,40 @@
 /** `logs who-read` and `logs seen-by`: who has received which plaintext. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { mkdirSync } from 'node:fs';
 import { formatEntry } from '../../../src/cli/terminal/tail.ts';
-import { type Cli, openCli } from '../../support/cli.ts';
-import { openTestServer, sqlite, startTime, type TestServer } from '../../support/test-server.ts';
+import { openCli } from '../../support/cli.ts';
+import { openTestServer, sqlite, startTime } from '../../support/test-server.ts';
 
 const time = (seconds: number) => new Date(startTime + 1000 * seconds).toISOString();
 
-describe('questions about disclosures', () => {
-  let server: TestServer;
-  let cli: Cli;
-  let desk: { id: string; key: string };
-  let auditor: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(sqlite);
-    const { key } = await server.tenant();
-    const create = (id: string, container: string) =>
-      server.call('POST', '/tokens', { key, body: { id, container, data: 'secret', mask: '***' } });
-    for (const id of ['card-1', 'card-2']) await create(id, '/cards/');
-    await create('note-1', '/notes/');
-    const reveal = (container: string) => [
-      { priority: 1, container, permissions: ['token:read'], transform: 'reveal' },
-    ];
-    desk = await server.application(key, { permissions: ['token:read'], rules: reveal('/cards/') });
-    auditor = await server.application(key, { permissions: ['log:read'], rules: reveal('/cards/') });
-    const read = async (who: { key: string }, path: string) => {
-      server.clock.advance(1000);
-      expect((await server.call('GET', path, { key: who.key })).status).toBe(200);
-    };
-    await read(desk, '/tokens/card-1');
-    await read(desk, '/tokens/note-1');
-    await read(desk, '/tokens');
-    await read(auditor, '/tokens/card-1');
-    await server.flush();
-    cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
+describe('questions about disclosures', async () => {
+  const server = await openTestServer(sqlite);
+  const { key } = await server.tenant();
+  const create = (id: string, container: string) =>
+    server.call('POST', '/tokens', { key, body: { id, container, data: 'secret', mask: '***' } });
+  for (const id of ['card-1', 'card-2']) await create(id, '/cards/');
+  await create('note-1', '/notes/');
+  const reveal = (container: string) => [
+    { priority: 1, container, permissions: ['token:read'], transform: 'reveal' },
+  ];
+  const desk: { id: string; key: string } = await server.application(key, {
+    permissions: ['token:read'],
+    rules: reveal('/cards/'),
   });
-  afterAll(async () => {
-    await server.close();
-    cli.remove();
+  const auditor: { id: string; key: string } = await server.application(key, {
+    permissions: ['log:read'],
+    rules: reveal('/cards/'),
   });
+  const read = async (who: { key: string }, path: string) => {
+    server.clock.advance(1000);
+    expect((await server.call('GET', path, { key: who.key })).status).toBe(200);
+  };
+  await read(desk, '/tokens/card-1');
+  await read(desk, '/tokens/note-1');
+  await read(desk, '/tokens');
+  await read(auditor, '/tokens/card-1');
+  await server.flush();
+  const cli = openCli(() => ({ SALLYPORT_URL: server.url, SALLYPORT_KEY: key }));
 
   test('who-read lists everyone who received the plaintext, latest first', async () => {
     const { body } = await cli.json('logs', 'who-read', 'card-1');
@@ -117,7 +113,6 @@ describe('questions about disclosures', () => {
     expect(out).toMatch(/^TOKEN .*\ncard-41 .*\n\nKIND +ID +SUBJECT .*\n/);
     expect(out).toMatch(/^session +\S+ +user:42 /m);
     expect((await own.run('logs', 'about', 'user:42')).code).toBe(2);
-    own.remove();
   });
 
   test('responses that an application reported are counted as such', async () => {
@@ -138,7 +133,6 @@ describe('questions about disclosures', () => {
       readers: counts,
       omissions: [expect.stringContaining('decisions that an application recorded')],
     });
-    own.remove();
   });
 
   test('tail prints the resource and the decision of a disclosure', async () => {
@@ -199,6 +193,4 @@ test('who-read and seen-by warn of reads that were not recorded and of archived 
     tokens: [],
     gaps: [{ reason: 'reads_not_recorded', transforms: ['reveal'], from: time(0) }],
   });
-  await server.close();
-  cli.remove();
 });

@@ -26,7 +26,6 @@ describe('logs tail', () => {
   });
   afterAll(async () => {
     await server.close();
-    cli.remove();
   });
 
   const tail = async (...options: string[]) => {
@@ -106,7 +105,6 @@ describe('logs tail', () => {
     expect(await next()).toMatchObject([{ operation: 'late', result: 'denied' }]);
 
     expect(await stop()).toBe(0);
-    follower.remove();
   });
 });
 
@@ -146,7 +144,6 @@ test('logs tail --follow prints every entry once after a fast clock was correcte
   }
   expect([await early.stop(), await late.stop()]).toEqual([0, 0]);
   await server.close();
-  follower.remove();
 });
 
 /** Listens on the port until it has closed `count` connections. */
@@ -186,8 +183,6 @@ test('logs tail --follow survives a restart of the service with one warning, and
   expect(await nextMessage()).toBe('');
   second.kill('SIGTERM');
   expect(await second.ended).toBe(0);
-  await program.close();
-  cli.remove();
 });
 
 test('logs tail --follow exits when its key is revoked', async () => {
@@ -201,5 +196,4 @@ test('logs tail --follow exits when its key is revoked', async () => {
   expect(await nextMessage()).toContain('unauthenticated');
   expect(await ended).toBe(4);
   await server.close();
-  cli.remove();
 });

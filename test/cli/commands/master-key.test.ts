@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { environment } from '../../support/service.ts';
@@ -23,7 +23,6 @@ beforeEach(async () => {
   await succeed('backup', backup());
   await succeed('audit', 'export', exported());
 });
-afterEach(() => cli.remove());
 
 test('after a rotation, older exports verify and older backups restore', async () => {
   const before = keys();

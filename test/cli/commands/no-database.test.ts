@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { type Cli, openCli } from '../../support/cli.ts';
 import { problemsIn, runDoctor } from '../../support/doctor.ts';
@@ -24,7 +24,6 @@ let cli: Cli;
 beforeEach(() => {
   cli = openCli();
 });
-afterEach(() => cli.remove());
 
 const hint =
   'hint: set SALLYPORT_DATA_DIR or DATABASE_URL to an existing database, or run `sallyport serve` to create one\n';
@@ -60,7 +59,6 @@ describe('on an empty PostgreSQL database', () => {
     const url = await postgres.createEmpty('');
     const fleet = openCli(() => ({ DATABASE_URL: url, SALLYPORT_MASTER_KEY: `${testMasterKey},${other}` }));
     const { code, out, err } = await fleet.run(...words);
-    fleet.remove();
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toMatch(/^sallyport: error: postgres:\/\/\S+\/test_\w+ is empty\n/);
     expect(err).toEndWith(hint);
@@ -76,7 +74,6 @@ describe.each(databases)('with SALLYPORT_REQUIRE_EXISTING, on %s', (_, database)
     const key = database.name === 'PostgreSQL' ? { SALLYPORT_MASTER_KEY: testMasterKey } : {};
     fleet = openCli(() => ({ DATABASE_URL: url, SALLYPORT_REQUIRE_EXISTING: 'true', ...key }));
   });
-  afterEach(() => fleet.remove());
   const what = () =>
     database.name === 'SQLite' ? `${cli.path('unmounted/test.db')} does not exist` : 'the database is empty';
   const newInstallation = 'for a new installation, run `sallyport migrate --require-existing false` once';

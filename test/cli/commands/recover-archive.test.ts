@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import { type Cli, openSqliteCli } from '../../support/cli.ts';
 import { openTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -9,10 +9,6 @@ beforeEach(async () => {
   cli = openSqliteCli();
   server = await openTestServer(`sqlite:${cli.path('live.db')}`);
   key = (await server.tenant()).key;
-});
-afterEach(async () => {
-  await server.close();
-  cli.remove();
 });
 
 const archive = (folder: string) => cli.run('audit', 'archive', cli.path(folder), '--older-than', '0');

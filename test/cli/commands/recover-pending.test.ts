@@ -1,11 +1,12 @@
 /** A backup contains a change even if its audit entry was not sealed yet, so a restore does not undo the change. */
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { byOperator } from '../../../src/domain/audit.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { exportOf, write } from '../../support/audit-export.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { shell } from '../../support/shell.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -19,13 +20,9 @@ describe.each(databases)(
     let url: string;
     let folder: string;
     beforeEach(async () => {
-      folder = mkdtempSync(join(tmpdir(), 'sallyport-recovery-'));
+      folder = temporaryFolder();
       url = await database.createMigrated(folder);
       server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
-    });
-    afterEach(async () => {
-      await server.close();
-      rmSync(folder, { recursive: true });
     });
 
     const record = (tenantId: string, operation: string, id: string) => {

@@ -8,7 +8,6 @@ test('recover --revoke requires --audit', async () => {
     code: 2,
     err: expect.stringContaining('--revoke needs --audit EXPORT'),
   });
-  cli.remove();
 });
 
 test('recover fails while a service uses the SQLite database', async () => {
@@ -24,8 +23,6 @@ test('recover fails while a service uses the SQLite database', async () => {
       /^sallyport: error: \S+test.db is in use\nsallyport: hint: stop the service first\n$/,
     ),
   });
-  await server.close();
-  cli.remove();
 });
 
 test('backup prints the command to use on PostgreSQL', async () => {
@@ -35,5 +32,4 @@ test('backup prints the command to use on PostgreSQL', async () => {
     code: 2,
     err: expect.stringContaining('hint: back up PostgreSQL with: (umask 077; pg_dump '),
   });
-  cli.remove();
 });

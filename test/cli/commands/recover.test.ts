@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import type { LogEntry } from '../../../src/domain/audit.ts';
 import type { Revived } from '../../../src/store/maintenance.ts';
@@ -43,10 +43,6 @@ describe.each(databases)('a restore on %s: access that was revoked after the bac
     backup = kind === sqlite ? sqliteBackup(cli, url) : postgresBackup(cli, url, servers, whileStopped);
     server = await openTestServer(url, { SALLYPORT_MASTER_KEY: testMasterKey });
     key = (await server.tenant()).key;
-  });
-  afterEach(async () => {
-    await server.close();
-    cli.remove();
   });
 
   const at = () => ['--database-url', url];

@@ -32,7 +32,6 @@ afterAll(async () => {
   await server?.close();
   await pooler?.stop();
   await cluster?.kill();
-  cli?.remove();
 });
 
 test.skipIf(noPrograms)('restores into a new database and leaves that of the service alone', async () => {

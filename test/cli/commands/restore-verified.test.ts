@@ -1,6 +1,6 @@
 /** A restore verifies the MAC of the backup. */
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { copyFileSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newMasterKey } from '../../../src/db/keys/cipher.ts';
@@ -25,7 +25,6 @@ beforeEach(async () => {
   await server.close();
   expect((await cli.run('backup', backup())).code).toBe(0);
 });
-afterEach(() => cli.remove());
 
 const restore = (...options: string[]) => cli.run('restore', backup(), '--force', ...options);
 
@@ -140,7 +139,6 @@ describe('restore rejects, without changes,', () => {
     await elsewhere.run('migrate');
     await elsewhere.run('backup', elsewhere.path('backup.db'));
     copyFileSync(elsewhere.path('backup.db'), backup());
-    elsewhere.remove();
     expect(await restore()).toMatchObject({
       code: 1,
       err: expect.stringContaining(

@@ -1,5 +1,5 @@
 import { Database } from 'bun:sqlite';
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import {
   copyFileSync,
   existsSync,
@@ -28,10 +28,6 @@ beforeEach(async () => {
   cli = openSqliteCli();
   await start();
   ({ key, id: tenant } = await server.tenant());
-});
-afterEach(async () => {
-  await server.close();
-  cli.remove();
 });
 
 async function start(): Promise<void> {
@@ -79,7 +75,6 @@ describe('a restore', () => {
     server = await openTestServer(`sqlite:${elsewhere.path('new/live.db')}`);
     expect(await statusOf(backedUp)).toBe(200);
     await server.close();
-    elsewhere.remove();
   });
 
   test('does not restore sessions, nonces or idempotency records', async () => {
@@ -223,7 +218,6 @@ describe('a restore', () => {
     await young.run('audit', 'export', young.path('audit.jsonl'));
     const audit = ['--audit', young.path('audit.jsonl')];
     expect((await young.run('restore', young.path('first.db'), '--force', ...audit)).code).toBe(0);
-    young.remove();
   });
 
   test('refuses an audit export that is older than the backup', async () => {

@@ -1,8 +1,6 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { parseMasterKeys } from '../../../src/db/keys/cipher.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { shell } from '../../support/shell.ts';
 import { databases } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
@@ -14,7 +12,7 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
   let folder: string;
   let url: string;
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-nodes-'));
+    folder = temporaryFolder();
     url = await database.createMigrated(folder);
     for (const words of [
       ['tenants', 'create', 'x'],
@@ -22,7 +20,6 @@ describe.each(databases)('nodes and the master key on %s', (_, database) => {
     ])
       expect((await run(old, ...words)).code).toBe(0);
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
 
   const run = (masterKey: string, ...words: string[]) =>
     shell(words, {

@@ -62,7 +62,6 @@ describe.each(databases)('the master key on %s', (_, database) => {
   });
   afterEach(async () => {
     await tenants.close();
-    await program.close();
   });
 
   const keyFile = () => program.path('master.key');
@@ -210,5 +209,4 @@ test('the master key of several nodes is rotated as the help describes', async (
   await check(await newTenantIn(tenants));
   await restart(fresh);
   await tenants.close();
-  await program.close();
 });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { keyPattern, ProgramFolder } from '../../support/program.ts';
@@ -9,7 +9,6 @@ let program: ProgramFolder;
 beforeEach(() => {
   program = new ProgramFolder();
 });
-afterEach(() => program.close());
 
 const keyIn = (file: string) => readFileSync(program.path(file), 'utf8').trim();
 const holder = (url: string, key: string) =>

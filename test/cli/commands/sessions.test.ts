@@ -1,10 +1,9 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-describe('sessions', () => {
-  const server = serve(sqlite);
+describe('sessions', async () => {
+  const server = await openTestServer(sqlite);
   let key: string;
   let call: ApiShell['call'];
   let json: ApiShell['json'];

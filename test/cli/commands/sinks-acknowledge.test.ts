@@ -1,27 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { describe, expect, test } from 'bun:test';
+import { openCli } from '../../support/cli.ts';
 import { auditEntries } from '../../support/database.ts';
 import { formatProblems, runDoctor } from '../../support/doctor.ts';
-import { type OtlpReceiver, openOtlpReceiver } from '../../support/sink-receivers.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { openOtlpReceiver } from '../../support/sink-receivers.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-describe.each(databases)('a sink that has rejected entries, on %s', (_, database) => {
-  let collector: OtlpReceiver;
-  let server: TestServer;
-  let cli: Cli;
-  beforeAll(async () => {
-    collector = openOtlpReceiver();
-    const sink = { name: 'collector', type: 'otlp', url: collector.url, allow_private: true };
-    const settings = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_SINK: JSON.stringify(sink) };
-    server = await openTestServer(database, { ...settings, SALLYPORT_METRICS_PORT: '0' });
-    cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
-  });
-  afterAll(async () => {
-    cli.remove();
-    await server.close();
-    await collector.close();
-  });
+describe.each(databases)('a sink that has rejected entries, on %s', async (_, database) => {
+  const collector = openOtlpReceiver();
+  const sink = { name: 'collector', type: 'otlp', url: collector.url, allow_private: true };
+  const settings = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_SINK: JSON.stringify(sink) };
+  const server = await openTestServer(database, { ...settings, SALLYPORT_METRICS_PORT: '0' });
+  const cli = openCli(() => ({ ...settings, DATABASE_URL: server.config.databaseUrl }));
 
   const state = async () => (await cli.json('sinks')).body[0];
   const metric = async () => {

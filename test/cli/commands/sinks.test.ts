@@ -1,45 +1,34 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Cli, openCli } from '../../support/cli.ts';
+import { openCli } from '../../support/cli.ts';
 import { formatProblems, runDoctor } from '../../support/doctor.ts';
-import { openWebhookReceiver, type WebhookReceiver, webhookSecret } from '../../support/sink-receivers.ts';
-import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { openWebhookReceiver, webhookSecret } from '../../support/sink-receivers.ts';
+import { openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-let cli: Cli;
-let server: TestServer;
-let receiver: WebhookReceiver;
 const databaseUrl = () => `sqlite:${cli.path('live.db')}`;
-
-beforeAll(async () => {
-  receiver = openWebhookReceiver();
-  cli = openCli((folder) => ({
-    DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-    SALLYPORT_SINKS_FILE: join(folder, 'sinks.yaml'),
-    SIEM_SECRET: webhookSecret,
-  }));
-  const siem = { name: 'siem', type: 'webhook', url: receiver.url, allow_private: true };
-  const local = { name: 'local', type: 'file', path: cli.path('audit.jsonl') };
-  writeFileSync(
-    cli.path('sinks.yaml'),
-    JSON.stringify({ sinks: [{ ...siem, secret: { env: 'SIEM_SECRET' } }, local] }),
-  );
-  writeFileSync(
-    cli.path('service.yaml'),
-    JSON.stringify({ sinks: [{ ...siem, secret: webhookSecret }, local] }),
-  );
-  server = await openTestServer(databaseUrl(), {
-    SALLYPORT_MASTER_KEY: testMasterKey,
-    SALLYPORT_SINKS_FILE: cli.path('service.yaml'),
-    SALLYPORT_METRICS_PORT: '0',
-  });
-});
-afterAll(async () => {
-  await server.close();
-  await receiver.close();
-  cli.remove();
+const receiver = openWebhookReceiver();
+const cli = openCli((folder) => ({
+  DATABASE_URL: `sqlite:${join(folder, 'live.db')}`,
+  SALLYPORT_MASTER_KEY: testMasterKey,
+  SALLYPORT_SINKS_FILE: join(folder, 'sinks.yaml'),
+  SIEM_SECRET: webhookSecret,
+}));
+const siem = { name: 'siem', type: 'webhook', url: receiver.url, allow_private: true };
+const local = { name: 'local', type: 'file', path: cli.path('audit.jsonl') };
+writeFileSync(
+  cli.path('sinks.yaml'),
+  JSON.stringify({ sinks: [{ ...siem, secret: { env: 'SIEM_SECRET' } }, local] }),
+);
+writeFileSync(
+  cli.path('service.yaml'),
+  JSON.stringify({ sinks: [{ ...siem, secret: webhookSecret }, local] }),
+);
+const server = await openTestServer(databaseUrl(), {
+  SALLYPORT_MASTER_KEY: testMasterKey,
+  SALLYPORT_SINKS_FILE: cli.path('service.yaml'),
+  SALLYPORT_METRICS_PORT: '0',
 });
 
 describe('sinks', () => {

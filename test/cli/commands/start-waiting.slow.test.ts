@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { writeFile } from 'node:fs/promises';
 import { freePort } from '../../support/postgres.ts';
 import {
@@ -20,7 +20,6 @@ describe('a start that waits', () => {
     port = freePort();
     folder = new ProgramFolder();
   });
-  afterEach(() => folder.close());
 
   const settings = () => ({ DATABASE_URL: url, PORT: String(port), SALLYPORT_MASTER_KEY: testMasterKey });
   const status = async (path: string) => (await fetch(`http://127.0.0.1:${port}${path}`)).status;
@@ -68,7 +67,6 @@ describe('a start that waits', () => {
       proxy = await openTcpProxy(Number(new URL(url).port));
       proxy.setMode('swallow');
     });
-    afterEach(() => proxy.close());
 
     const start = async (command: string) => {
       const DATABASE_URL = url.replace(`:${new URL(url).port}/`, `:${proxy.port}/`);

@@ -1,7 +1,7 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { openCli } from '../../support/cli.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { freePort } from '../../support/postgres.ts';
@@ -21,9 +21,6 @@ describe('the first start', () => {
     again = await startService(same);
     elsewhere = await startService({ ...same, SALLYPORT_MANAGEMENT_KEY_FILE: 'another.key' });
     deleted = await deletedKey();
-  });
-  afterAll(async () => {
-    await Promise.all([first.close(), again.close(), elsewhere.close()]);
   });
   const keyFile = () => join(first.folder, 'data', 'management.key');
   const key = () => readFileSync(keyFile(), 'utf8').trim();
@@ -72,7 +69,7 @@ describe('the first start', () => {
     ['1', 'that was deleted', () => deleted],
     ['1', 'that is invalid', () => 'nonsense'],
   ])('with %s worker(s), the banner does not name a key file with a key %s', async (workers, _, text) => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+    const folder = temporaryFolder();
     const stale = `${text()}\n`;
     writeFileSync(join(folder, 'stale.key'), stale);
     const node = await startService({
@@ -82,8 +79,6 @@ describe('the first start', () => {
     });
     expect(node.banner).not.toContain('stale.key');
     expect(readFileSync(join(folder, 'stale.key'), 'utf8')).toBe(stale);
-    await node.close();
-    rmSync(folder, { recursive: true });
   });
 });
 
@@ -99,9 +94,8 @@ describe('a failed start prints one error and one hint, without the password:', 
   });
   afterAll(() => taken.stop());
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-start-'));
+    folder = temporaryFolder();
   });
-  afterEach(() => rmSync(folder, { recursive: true }));
 
   const cases: [title: string, settings: () => Record<string, string>, message: RegExp, code: number][] = [
     ['an invalid port', () => ({ PORT: 'http' }), /PORT must be a whole number .* not "http"$/, 2],
@@ -175,5 +169,4 @@ test('of several concurrent migrations in a new folder, one creates the schema a
   const results = await Promise.all(processes.map(({ stdout }) => new Response(stdout).json()));
   expect(results.filter(({ from }) => from === 0)).toHaveLength(1);
   expect(await Promise.all(processes.map(({ exited }) => exited))).toEqual(Array(4).fill(0));
-  cli.remove();
 });

@@ -67,8 +67,6 @@ test('on SQLite, the archive has what it prints, and no secret of the installati
     SALLYPORT_MASTER_KEY: 'unset',
   });
   expect(files['doctor.json']).toContain('"name": "schema"');
-  cli.remove();
-  folder.remove();
 });
 
 test('on PostgreSQL, the archive has the schema and the plans of the slowest statements, without the password', async () => {
@@ -91,7 +89,6 @@ test('on PostgreSQL, the archive has the schema and the plans of the slowest sta
   rmSync(cli.path('support.tar.gz'));
   const { body, all, files } = await unpack(cli);
   await server.stop();
-  cli.remove();
   const secrets = [password, encodeURIComponent(password), testMasterKey];
   expect(secrets.filter((secret) => all.includes(secret) || without.all.includes(secret))).toEqual([]);
   expect(body.files).toContain('plans.txt');

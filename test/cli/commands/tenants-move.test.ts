@@ -43,7 +43,6 @@ async function start(from: Database, to: Database): Promise<void> {
 async function stop(): Promise<void> {
   await old.close();
   await next.close();
-  cli.remove();
 }
 
 const move = (...words: string[]) =>
@@ -51,7 +50,7 @@ const move = (...words: string[]) =>
 /** Runs a command in the new installation. */
 function runThere(...words: string[]) {
   const there = openCli(() => ({ DATABASE_URL: urlOf(next), SALLYPORT_MASTER_KEY: otherMasterKey }));
-  return there.run(...words).finally(there.remove);
+  return there.run(...words);
 }
 const create = (server: TestServer, body: Record<string, unknown>) =>
   server.call('POST', '/tokens', { key: tenant.key, body: { container: '/a/', data: 'secret', ...body } });

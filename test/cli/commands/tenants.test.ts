@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'bun:test';
 import { auditEntries } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
 import { shell } from '../../support/shell.ts';
-import { databases, testMasterKey } from '../../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-describe.each(databases)('tenants from the command line on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+describe.each(databases)('tenants from the command line on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
 
   /** Runs a command on the database of the running service. */
   function operate(argv: string[], answers?: string[]) {

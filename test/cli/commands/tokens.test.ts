@@ -1,9 +1,8 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
 import { type ApiShell, apiShell } from '../../support/shell.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 let key: string;
 let call: ApiShell['call'];
 let json: ApiShell['json'];

@@ -13,7 +13,6 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const pid of listening()) if (runs(pid)) process.kill(pid, 'SIGKILL');
-  await program.close();
 });
 
 /** The process ids of all workers so far, from the log. */

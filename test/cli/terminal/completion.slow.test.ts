@@ -1,14 +1,15 @@
 /** The completion script in a real bash, which starts the program for each word. */
+
 import { expect, test } from 'bun:test';
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { completionScripts } from '../../../src/cli/terminal/completion.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { root } from '../../support/service.ts';
 import { shell } from '../../support/shell.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-completion-'));
+const folder = temporaryFolder();
 const program = join(folder, 'sallyport');
 writeFileSync(
   program,
@@ -46,7 +47,6 @@ test('the bash script completes application names and permissions as single word
   expect(await complete({}, 'can', 'token', ':', 're')).toEqual(['read']);
   expect(await complete({}, 'apps', 'create', '--permission', 'log')).toEqual(['log:read']);
   expect(existsSync(mark)).toBe(false);
-  await server.close();
 });
 
 test('the bash script completes commands, options and values', async () => {

@@ -1,49 +1,39 @@
 /** Names and log entries cannot contain control sequences for the terminal of the reader. */
 import { Database } from 'bun:sqlite';
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { writeFileSync } from 'node:fs';
 import { makeLog } from '../../../src/telemetry/log.ts';
-import { type Cli, openSqliteCli } from '../../support/cli.ts';
+import { openSqliteCli } from '../../support/cli.ts';
 import { shell } from '../../support/shell.ts';
-import { openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const hidden = /[\p{Cc}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
 /** Control sequences of 7 and 8 bits, bidirectional controls, line separators and zero-width characters. */
 const hostile = 'a\x1b[2J\x9b2J\x7f\x85\u202e\u2066\u061c\u200f\u2028\u2029\u200b\u200dz';
-
-let cli: Cli;
-let server: TestServer;
-let env: Record<string, string>;
-let key: string;
-let ids: { app: string; tenant: string };
-
-beforeAll(async () => {
-  cli = openSqliteCli();
-  server = await openTestServer(`sqlite:${cli.path('live.db')}`);
-  const tenant = await server.tenant();
-  key = tenant.key;
-  const app = await server.application(key, { type: 'public', permissions: ['token:read'] });
-  ids = { app: app.id, tenant: (await server.call('GET', '/tenants/self', { key })).body.id };
-  await server.call('POST', '/sessions', { key: app.key, headers: { 'User-Agent': 'agent\x9b2J\x85' } });
-  await server.call('POST', '/tokens', { key, body: { id: 'card', data: 1, metadata: { note: hostile } } });
-  await server.flush();
-  // The API rejects such names, so this writes them to the database.
-  const db = new Database(cli.path('live.db'));
-  db.run('update applications set name = ? where id = ?', [hostile, ids.app]);
-  db.run('update tenants set name = ?', [hostile]);
-  db.close();
-  writeFileSync(cli.path('forged.jsonl'), `${hostile}\n`);
-  env = {
-    DATABASE_URL: `sqlite:${cli.path('live.db')}`,
-    SALLYPORT_MASTER_KEY: testMasterKey,
-    SALLYPORT_URL: server.url,
-    SALLYPORT_KEY: key,
-  };
-});
-afterAll(async () => {
-  await server.close();
-  cli.remove();
-});
+const cli = openSqliteCli();
+const server = await openTestServer(`sqlite:${cli.path('live.db')}`);
+const tenant = await server.tenant();
+const key = tenant.key;
+const app = await server.application(key, { type: 'public', permissions: ['token:read'] });
+const ids: { app: string; tenant: string } = {
+  app: app.id,
+  tenant: (await server.call('GET', '/tenants/self', { key })).body.id,
+};
+await server.call('POST', '/sessions', { key: app.key, headers: { 'User-Agent': 'agent\x9b2J\x85' } });
+await server.call('POST', '/tokens', { key, body: { id: 'card', data: 1, metadata: { note: hostile } } });
+await server.flush();
+// The API rejects such names, so this writes them to the database.
+const db = new Database(cli.path('live.db'));
+db.run('update applications set name = ? where id = ?', [hostile, ids.app]);
+db.run('update tenants set name = ?', [hostile]);
+db.close();
+writeFileSync(cli.path('forged.jsonl'), `${hostile}\n`);
+const env: Record<string, string> = {
+  DATABASE_URL: `sqlite:${cli.path('live.db')}`,
+  SALLYPORT_MASTER_KEY: testMasterKey,
+  SALLYPORT_URL: server.url,
+  SALLYPORT_KEY: key,
+};
 
 const commands: [name: string, words?: () => string[]][] = [
   ['apps list'],

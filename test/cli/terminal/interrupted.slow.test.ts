@@ -1,5 +1,5 @@
 /** Processes that are interrupted while they write a file. */
-import { afterEach, beforeEach, expect, test } from 'bun:test';
+import { beforeEach, expect, test } from 'bun:test';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { systemTenant } from '../../../src/audit/records.ts';
@@ -27,7 +27,6 @@ beforeEach(async () => {
   await cli.run('migrate');
   await addEntries('01900000', 50_000);
 });
-afterEach(() => cli.remove());
 
 /** Resolves when the process has created a file other than its lock. */
 async function started(process: Bun.Subprocess): Promise<void> {

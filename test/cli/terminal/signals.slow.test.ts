@@ -1,12 +1,11 @@
-import { afterEach, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { expect, test } from 'bun:test';
+import { readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { program, root, type Service, startService } from '../../support/service.ts';
 import { isMissing } from '../../support/skip.ts';
 
 let service: Service;
-afterEach(() => service.close());
 
 test('a signal that a launcher forwards counts once', async () => {
   service = await startService();
@@ -52,12 +51,11 @@ test('workers stop with their supervisor', async () => {
 
 test('a signal to npm start stops the service, and npm waits for it', async () => {
   // A copy of the project folder without .env and data/.
-  const project = mkdtempSync(join(tmpdir(), 'sallyport-project-'));
+  const project = temporaryFolder();
   for (const name of ['package.json', 'src', 'node_modules'])
     symlinkSync(join(root, name), join(project, name));
   service = await startService({}, ['npm', '--prefix', project, 'start']);
   service.process.kill('SIGTERM');
   expect(await service.process.exited).toBe(0);
   await expect(fetch(`${service.url}/livez`)).rejects.toThrow();
-  rmSync(project, { recursive: true });
 });

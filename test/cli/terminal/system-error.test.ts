@@ -18,7 +18,6 @@ beforeEach(async () => {
   await cli.run('migrate');
   await cli.run('tenants', 'create', 'x');
 });
-afterEach(() => cli.remove());
 
 /** Expects one error and one hint, without a stack. */
 function expectError(err: string, message: RegExp): void {

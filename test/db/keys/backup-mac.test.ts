@@ -1,19 +1,18 @@
-import { afterEach, beforeEach, expect, test } from 'bun:test';
-import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { beforeEach, expect, test } from 'bun:test';
+import { closeSync, fstatSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { appendMac, type BackupMac, copyChecked, readMac } from '../../../src/db/keys/backup-mac.ts';
 import { newMasterKey } from '../../../src/db/keys/cipher.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 
 const master = newMasterKey();
 const at = Date.parse('2030-01-31T12:00:00.000Z');
 let folder: string;
 let path: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sallyport-mac-'));
+  folder = temporaryFolder();
   path = join(folder, 'backup');
 });
-afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
 function opened<T>(flags: string, work: (file: number) => T, name = path): T {
   const file = openSync(name, flags);

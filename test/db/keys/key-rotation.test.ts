@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { newMasterKey, parseMasterKeys } from '../../../src/db/keys/cipher.ts';
 import type { Rotation } from '../../../src/db/keys/key-rotation.ts';
@@ -28,7 +28,6 @@ describe.each(databases)('a rotation of the master key on %s', (_, database) => 
     await on.maintenance.audit.seal();
     expect(await on.maintenance.audit.heads()).toMatchObject([{ seq: 1 }]);
   });
-  afterEach(() => on.close());
 
   const content: TokenContent = {
     type: 'card',
@@ -205,6 +204,5 @@ describe('a rotation of the master key on PostgreSQL while a node creates a data
     const rows = await on.runSql<{ master_id: string }>('select master_id from data_keys');
     expect(rows).toEqual([{ master_id: idOf(next) }]);
     await holder.close();
-    await on.close();
   });
 });

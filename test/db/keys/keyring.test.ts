@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { WrongMasterKey } from '../../../src/db/keys/keyring.ts';
 import { databases } from '../../support/test-server.ts';
 import { openTestStore, type TestStore } from '../../support/test-store.ts';
@@ -8,7 +8,6 @@ describe.each(databases)('the store on %s: the master key', (_, database) => {
   beforeEach(async () => {
     on = await openTestStore(database);
   });
-  afterEach(() => on.close());
 
   test('must decrypt the stored proof; the right id is not enough', async () => {
     await (await on.openNode()).ping();

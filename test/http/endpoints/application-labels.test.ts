@@ -1,10 +1,9 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-describe.each(databases)('labels of applications on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('labels of applications on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   async function namesIn(key: string, query: string): Promise<string[]> {
     const { status, body } = await server.call('GET', `/applications?${query}`, { key });

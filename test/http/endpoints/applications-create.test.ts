@@ -1,6 +1,5 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const fields = { name: 'backend', type: 'private', permissions: ['token:read'] };
 const grinning = '😀';
@@ -74,12 +73,9 @@ const possibleMoments: [given: string, shown: string][] = [
   ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
 ];
 
-describe.each(databases)('creating an application on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('creating an application on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const key = (await server.tenant()).key;
 
   const create = (given: Record<string, unknown>) =>
     server.call('POST', '/applications', { key, body: { ...fields, ...given } });

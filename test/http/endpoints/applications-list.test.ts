@@ -1,6 +1,5 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 const rejected: [query: string, part: string][] = [
   ['page=0', 'page'],
@@ -51,20 +50,17 @@ const rejected: [query: string, part: string][] = [
   ['constructor=1', 'constructor'],
 ];
 
-describe.each(databases)('listing applications on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('listing applications on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
+  const names: string[] = [];
+  for (let at = 1; at <= 24; at++) {
+    const name = `n${String(at).padStart(2, '0')}`;
+    await server.application(key, { name });
+    names.unshift(name);
+  }
   /** A tenant with 25 applications, including the management one: n24 … n01, newest first. */
-  let many: { key: string; names: string[] };
-  beforeAll(async () => {
-    const { key } = await server.tenant();
-    const names: string[] = [];
-    for (let at = 1; at <= 24; at++) {
-      const name = `n${String(at).padStart(2, '0')}`;
-      await server.application(key, { name });
-      names.unshift(name);
-    }
-    many = { key, names: [...names, 'test: first management key'] };
-  });
+  const many: { key: string; names: string[] } = { key, names: [...names, 'test: first management key'] };
 
   const list = (query: string, key = many.key) => server.call('GET', `/applications${query}`, { key });
   const namesIn = ({ body }: ApiResponse): string[] => body.data.map(({ name }: { name: string }) => name);

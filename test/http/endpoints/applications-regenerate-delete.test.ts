@@ -1,13 +1,9 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases, manyConnections } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('regenerating and deleting on %s', (_, database) => {
-  const server = serve(database, manyConnections);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('regenerating and deleting on %s', async (_, database) => {
+  const server = await openTestServer(database, manyConnections);
+  const key = (await server.tenant()).key;
 
   const readable = (fields: object = {}) =>
     server.application(key, { permissions: ['application:read'], ...fields });

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, databases, manyConnections } from '../../support/test-server.ts';
+import { type ApiResponse, databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 const other = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -17,8 +16,8 @@ const different: [field: string, value: unknown][] = [
   ['modified_at', '2020-01-01T00:00:00.000Z'],
 ];
 
-describe.each(databases)('updating an application on %s', (_, database) => {
-  const server = serve(database, manyConnections);
+describe.each(databases)('updating an application on %s', async (_, database) => {
+  const server = await openTestServer(database, manyConnections);
 
   const put = (id: string, key: string, body: unknown) =>
     server.call('PUT', `/applications/${id}`, { key, body });

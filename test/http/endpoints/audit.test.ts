@@ -1,10 +1,9 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases, manyConnections } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
-describe.each(databases)('the audit log on %s', (_, database) => {
-  const server = serve(database, manyConnections);
+describe.each(databases)('the audit log on %s', async (_, database) => {
+  const server = await openTestServer(database, manyConnections);
 
   function bytesLiteral(text: string): string {
     const hex = Buffer.from(text).toString('hex');

@@ -1,6 +1,6 @@
 /** The quarantine of an application covers the sessions that it created or authorized. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { beforeEach, describe, expect, test } from 'bun:test';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const card = { id: 'card-42', container: '/cards/' };
 const permissions = ['token:read', 'token:update'];
@@ -12,20 +12,12 @@ interface Session {
   readonly key: string;
 }
 
-describe.each(databases)('sessions of an application in quarantine on %s', (_, database) => {
-  let server: TestServer;
-  let other: TestServer;
+describe.each(databases)('sessions of an application in quarantine on %s', async (_, database) => {
   let key: string;
   let web: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    // Another node on the same database.
-    other = await openTestServer(server.config.databaseUrl);
-  });
-  afterAll(async () => {
-    await other.close();
-    await server.close();
-  });
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  // Another node on the same database.
+  const other = await openTestServer(server.config.databaseUrl);
   beforeEach(async () => {
     ({ key } = await server.tenant());
     web = await server.application(key, { name: 'web', type: 'public', permissions: ['token:create'] });

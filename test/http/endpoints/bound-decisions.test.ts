@@ -1,23 +1,17 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { type BoundClient, openBound } from '../../support/bound-client.ts';
 import { auditEntries } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const url = 'https://shop.example/invoices/42';
 
-describe.each(databases)('decisions about bound sessions on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_SESSION_TTL: '100000' });
-  let key: string;
-  let client: BoundClient;
-  let otherBackend: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-    otherBackend = (await server.application(key, { permissions: ['decision:create'] })).key;
-    const web = await server.application(key, { type: 'public' });
-    const permissions = ['invoice:read', 'decision:create'];
-    client = await openBound(server, web.key, { key, permissions });
-  });
+describe.each(databases)('decisions about bound sessions on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_SESSION_TTL: '100000' });
+  const key = (await server.tenant()).key;
+  const otherBackend = (await server.application(key, { permissions: ['decision:create'] })).key;
+  const web = await server.application(key, { type: 'public' });
+  const permissions = ['invoice:read', 'decision:create'];
+  const client: BoundClient = await openBound(server, web.key, { key, permissions });
 
   /** The field `proof` of a decision: the client has sent a request with this proof to a backend at `url`. */
   const presented = (changes: object = {}, proof: object = {}) => ({

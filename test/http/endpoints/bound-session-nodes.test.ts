@@ -46,16 +46,12 @@ describe.each(databases)('bound sessions on nodes with one %s', (_, database) =>
       SALLYPORT_MASTER_KEY: testMasterKey,
       SALLYPORT_PUBLIC_URL: 'https://keys.example/v1',
     });
-    try {
-      restarted.clock.advance(1);
-      const challenged = await client.at(at(restarted)).call('GET', path, { proof });
-      expect(challengeOf(challenged)).toEqual(useNonce);
-      const nonce = challenged.headers.get('dpop-nonce') as string;
-      const again = await client.at(at(restarted)).call('GET', path, { proof: { nonce } });
-      expect(again.status).toBe(200);
-    } finally {
-      await restarted.close();
-    }
+    restarted.clock.advance(1);
+    const challenged = await client.at(at(restarted)).call('GET', path, { proof });
+    expect(challengeOf(challenged)).toEqual(useNonce);
+    const nonce = challenged.headers.get('dpop-nonce') as string;
+    const again = await client.at(at(restarted)).call('GET', path, { proof: { nonce } });
+    expect(again.status).toBe(200);
   });
 
   test('with a public URL, proofs for the own address and forwarded headers are refused', async () => {
@@ -92,16 +88,12 @@ describe('without a public URL', () => {
     const server = await openTestServer(databases[0]?.[1] as (typeof databases)[0][1], {
       SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
     });
-    try {
-      const { key } = await server.tenant();
-      const web = await server.application(key, { type: 'public' });
-      const client = await openBound(server, web.key, { key, permissions: ['application:read'] });
-      const headers = { 'X-Forwarded-Host': 'keys.example', 'X-Forwarded-Proto': 'https' };
-      const proof = { url: `https://keys.example${path}` };
-      expect(challengeOf(await client.call('GET', path, { proof, headers }))).toEqual(invalidProof);
-      expect((await client.call('GET', path, { headers })).status).toBe(200);
-    } finally {
-      await server.close();
-    }
+    const { key } = await server.tenant();
+    const web = await server.application(key, { type: 'public' });
+    const client = await openBound(server, web.key, { key, permissions: ['application:read'] });
+    const headers = { 'X-Forwarded-Host': 'keys.example', 'X-Forwarded-Proto': 'https' };
+    const proof = { url: `https://keys.example${path}` };
+    expect(challengeOf(await client.call('GET', path, { proof, headers }))).toEqual(invalidProof);
+    expect((await client.call('GET', path, { headers })).status).toBe(200);
   });
 });

@@ -2,14 +2,13 @@ import { describe, expect, test } from 'bun:test';
 import { challengeOf, invalidProof, openBound, useNonce } from '../../support/bound-client.ts';
 import { type ProofOptions, Prover } from '../../support/dpop.ts';
 import { rawRequest } from '../../support/raw-http.ts';
-import { serve } from '../../support/serve.ts';
-import { databases, manyConnections } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 
 const path = '/applications/key';
 const lifetime = 120_000;
 
-describe.each(databases)('bound sessions on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_SESSION_TTL: '100000', ...manyConnections });
+describe.each(databases)('bound sessions on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_SESSION_TTL: '100000', ...manyConnections });
 
   async function scene() {
     const { key } = await server.tenant();

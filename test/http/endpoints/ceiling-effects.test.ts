@@ -2,8 +2,7 @@
 import { expect, test } from 'bun:test';
 import { naiveDecide } from '../../support/naive-policy.ts';
 import { Random } from '../../support/random-policy.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const rounds = 40;
 const writes = 12;
@@ -16,7 +15,7 @@ const unlimited = {
   SALLYPORT_RATE_PER_KEY: '0',
 };
 
-const server = serve(sqlite, unlimited);
+const server = await openTestServer(sqlite, unlimited);
 
 interface Grants {
   permissions: string[];

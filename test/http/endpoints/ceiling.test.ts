@@ -1,12 +1,11 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const conditions = [{ attribute: 'id', operator: 'starts_with', value: 'order-' }];
 const both = ['application:read', 'token:read'];
 
-describe.each(databases)('authorizing a session on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('authorizing a session on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   /** A tenant, a backend with these grants, and a function by which the backend authorizes a new session. */
   async function scene(backendFields: Record<string, unknown>) {

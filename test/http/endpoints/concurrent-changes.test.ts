@@ -1,19 +1,15 @@
 /** ETag and If-Match: a change that is based on an old version changes nothing. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, databases, manyConnections } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { type ApiResponse, databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 
 const update = { name: 'mine', permissions: ['mine:x'] };
 const container = '/pci/';
 
-describe.each(databases)('concurrent changes on %s', (_, database) => {
-  const server = serve(database, manyConnections);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('concurrent changes on %s', async (_, database) => {
+  const server = await openTestServer(database, manyConnections);
+  const key = (await server.tenant()).key;
 
   const call = (method: string, path: string, body?: unknown, headers = {}, as = key) =>
     server.call(method, path, { key: as, body, headers });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { IssuerKey } from '../../support/issuer.ts';
 import {
   openSignInFixture,
@@ -9,36 +9,19 @@ import {
   TestBrowser,
   TestProvider,
 } from '../../support/sign-in.ts';
-import {
-  type ApiResponse,
-  databases,
-  openTestServer,
-  type TestServer,
-  testMasterKey,
-} from '../../support/test-server.ts';
+import { type ApiResponse, databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const idle = 1_800_000;
 const max = 43_200_000;
 
-describe.each(databases)('people in the console on two nodes with %s', (_, database) => {
+describe.each(databases)('people in the console on two nodes with %s', async (_, database) => {
   const provider = new TestProvider();
-  let server: TestServer;
-  let node: TestServer;
-  let fixture: SignInFixture;
-  let app: ApiResponse['body'];
-  beforeAll(async () => {
-    const settings = { SALLYPORT_MASTER_KEY: testMasterKey, ...TestProvider.settings(provider) };
-    server = await openTestServer(database, settings);
-    node = await openTestServer(server.config.databaseUrl, settings);
-    setRealTime(server, node);
-    fixture = await openSignInFixture(server, provider);
-    app = await fixture.application();
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-    await provider.close();
-  });
+  const settings = { SALLYPORT_MASTER_KEY: testMasterKey, ...TestProvider.settings(provider) };
+  const server = await openTestServer(database, settings);
+  const node = await openTestServer(server.config.databaseUrl, settings);
+  setRealTime(server, node);
+  const fixture: SignInFixture = await openSignInFixture(server, provider);
+  const app: ApiResponse['body'] = await fixture.application();
 
   const read = async (browser: TestBrowser, at = node) =>
     (await browser.send(at, '/console/api/applications/key')).status;

@@ -1,21 +1,14 @@
 /** How the service serves the console. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { dirname, join } from 'node:path';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { buildConsole } from '../../../console/build.ts';
 import type { StaticFile } from '../../../src/http/pipeline/static-file.ts';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-let server: TestServer;
-let files: StaticFile[];
-let html: string;
-
-beforeAll(async () => {
-  [server, files] = await Promise.all([openTestServer(sqlite), buildConsole()]);
-  html = await (await get('/console')).text();
-});
-afterAll(() => server.close());
+const [server, files] = await Promise.all([openTestServer(sqlite), buildConsole()]);
+const html = await (await get('/console')).text();
 
 function get(path: string, encoding = 'identity'): Promise<Response> {
   return fetch(server.url + path, { headers: { 'Accept-Encoding': encoding }, decompress: false });
@@ -130,7 +123,6 @@ describe('the console link of the first start', () => {
     const open = () => other.call('POST', '/console/link', { body: { code: other.app.link?.reveal() } });
     other.clock.advance(600_000);
     expect((await open()).status).toBe(404);
-    await other.close();
   });
 
   test('does not exist if the start created no key', async () => {

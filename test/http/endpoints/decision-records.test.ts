@@ -1,26 +1,22 @@
 /** Decisions that other services report to the audit log. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { failInserts } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const permission = 'invoice:read';
 
-describe.each(databases)('POST /decisions with record on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  let guard: { id: string; key: string };
-  let reader: { id: string; key: string };
-  beforeAll(async () => {
-    ({ key: management } = await server.tenant());
-    guard = await server.application(management, { permissions: ['decision:create'] });
-    reader = await server.application(management, {
-      permissions: [],
-      rules: [
-        { priority: 1, container: '/eu/', transform: 'reveal', permissions: [permission] },
-        { priority: 2, container: '/us/', transform: 'mask', permissions: [permission] },
-      ],
-    });
+describe.each(databases)('POST /decisions with record on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key: management } = await server.tenant();
+  const guard: { id: string; key: string } = await server.application(management, {
+    permissions: ['decision:create'],
+  });
+  const reader: { id: string; key: string } = await server.application(management, {
+    permissions: [],
+    rules: [
+      { priority: 1, container: '/eu/', transform: 'reveal', permissions: [permission] },
+      { priority: 2, container: '/us/', transform: 'mask', permissions: [permission] },
+    ],
   });
 
   const ask = (fields: object, key = guard.key, credential = reader.key) =>

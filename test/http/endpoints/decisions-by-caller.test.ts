@@ -1,17 +1,13 @@
 /** Decisions reveal only what the caller may know, and responses have at most 4 MiB. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const [read, ask] = ['token:read', 'decision:create'];
 const limited = 'this key is limited to what its authorizer may do now';
 
-const server = serve(sqlite);
-let management: string;
-beforeAll(async () => {
-  management = (await server.tenant()).key;
-});
+const server = await openTestServer(sqlite);
+const management = (await server.tenant()).key;
 
 async function session(authorizer: string, grants: object) {
   const web = await server.application(management, { type: 'public', permissions: [ask] });

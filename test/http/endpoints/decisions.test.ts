@@ -1,20 +1,14 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 
-describe.each(databases)('decisions on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  let guard: string;
-
-  beforeAll(async () => {
-    management = (await server.tenant()).key;
-    guard = (await server.application(management, { permissions: ['decision:create'] })).key;
-  });
+describe.each(databases)('decisions on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const management = (await server.tenant()).key;
+  const guard = (await server.application(management, { permissions: ['decision:create'] })).key;
 
   /** Requests a decision, and checks that the response does not contain the credential. */
   async function ask(credential: string, permission: string, given: object, key = guard) {

@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
 import {
   databases,
   manyConnections,
@@ -18,8 +17,8 @@ const ruleFor = (permissions: string[], transform = 'reveal') => ({
 });
 const all = ['token:create', 'token:read', 'token:update', 'token:delete', 'token:search'];
 
-describe.each(databases)('delegations on %s', (_, database) => {
-  const server = serve(database, { ...manyConnections, SALLYPORT_MASTER_KEY: testMasterKey });
+describe.each(databases)('delegations on %s', async (_, database) => {
+  const server = await openTestServer(database, { ...manyConnections, SALLYPORT_MASTER_KEY: testMasterKey });
 
   /** A tenant whose agent backend may do everything below /customers/, and two tokens. */
   async function scene(fields: Record<string, unknown> = {}) {
@@ -419,21 +418,17 @@ describe.each(databases)('delegations on %s', (_, database) => {
 test('an application has at most the configured number of delegations', async () => {
   const [, database] = databases[0] as (typeof databases)[number];
   const server = await openTestServer(database, { SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '2' });
-  try {
-    const { key } = await server.tenant();
-    const issuer = await server.application(key);
-    const issue = () =>
-      server.call('POST', '/delegations', {
-        key: issuer.key,
-        body: { permissions: ['token:read'], max_uses: 1 },
-      });
-    const [first] = [await issue(), await issue()];
-    const refused = await issue();
-    expect([refused.status, refused.body.code]).toEqual([429, 'too_many_requests']);
-    await server.call('GET', '/tokens', { key: first.body.key });
-    server.clock.advance(1000);
-    expect((await issue()).status).toBe(201);
-  } finally {
-    await server.close();
-  }
+  const { key } = await server.tenant();
+  const issuer = await server.application(key);
+  const issue = () =>
+    server.call('POST', '/delegations', {
+      key: issuer.key,
+      body: { permissions: ['token:read'], max_uses: 1 },
+    });
+  const [first] = [await issue(), await issue()];
+  const refused = await issue();
+  expect([refused.status, refused.body.code]).toEqual([429, 'too_many_requests']);
+  await server.call('GET', '/tokens', { key: first.body.key });
+  server.clock.advance(1000);
+  expect((await issue()).status).toBe(201);
 });

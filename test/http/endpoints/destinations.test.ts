@@ -1,13 +1,12 @@
 /** Management of destinations: fields, secrets, names, limits and audit entries. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+
+import { describe, expect, test } from 'bun:test';
+import { readFileSync } from 'node:fs';
 import { createCertificates, noOpenssl } from '../../support/certificates.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { dumpDatabase } from '../../support/database.ts';
 import { tokenUseRule } from '../../support/destination-receiver.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const requests = [
   {
@@ -26,12 +25,9 @@ const requests = [
 const origin = 'https://api.payments.example:8443';
 const secret = 'Bearer sk_live_51HhTbqF';
 
-describe.each(databases)('destinations on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-  });
+describe.each(databases)('destinations on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
 
   const call = (method: string, path: string, body?: unknown, as = key) =>
     server.call(method, path, { key: as, body });
@@ -231,33 +227,29 @@ describe.each(databases)('destinations on %s', (_, database) => {
   test.skipIf(noOpenssl)(
     'the private key of a client certificate is never returned or stored in plain text',
     async () => {
-      const folder = mkdtempSync(join(tmpdir(), 'certificates-'));
-      try {
-        const { authority, client, server: another } = createCertificates(folder, 'client');
-        const [certificate, privateKey, ca, wrong] = [
-          client.certificate,
-          client.key,
-          authority,
-          another.key,
-        ].map((file) => readFileSync(file, 'utf8')) as [string, string, string, string];
-        const { body, status } = await create({ client_certificate: certificate + privateKey, ca });
-        expect([status, body.client_certificate, body.ca]).toEqual([201, certificate, ca]);
-        const bytes = privateKey.split('\n')[1] as string;
-        expect(await dumpDatabase(server.config.databaseUrl)).not.toContain(bytes);
-        const path = `/destinations/${body.id}`;
-        expect((await call('PUT', path, body)).body.client_certificate).toBe(certificate);
-        expect(
-          (await call('PUT', path, { ...body, client_certificate: undefined })).body.client_certificate,
-        ).toBe(undefined);
-        for (const invalid of [certificate, certificate + wrong, privateKey, `${certificate}x`])
-          expect((await create({ client_certificate: invalid })).body.errors).toHaveProperty(
-            'client_certificate',
-          );
-        for (const invalid of [privateKey, 'x', ca.replace(/MII./, 'MIIA')])
-          expect((await create({ ca: invalid })).body.errors).toHaveProperty('ca');
-      } finally {
-        rmSync(folder, { recursive: true });
-      }
+      const folder = temporaryFolder();
+      const { authority, client, server: another } = createCertificates(folder, 'client');
+      const [certificate, privateKey, ca, wrong] = [
+        client.certificate,
+        client.key,
+        authority,
+        another.key,
+      ].map((file) => readFileSync(file, 'utf8')) as [string, string, string, string];
+      const { body, status } = await create({ client_certificate: certificate + privateKey, ca });
+      expect([status, body.client_certificate, body.ca]).toEqual([201, certificate, ca]);
+      const bytes = privateKey.split('\n')[1] as string;
+      expect(await dumpDatabase(server.config.databaseUrl)).not.toContain(bytes);
+      const path = `/destinations/${body.id}`;
+      expect((await call('PUT', path, body)).body.client_certificate).toBe(certificate);
+      expect(
+        (await call('PUT', path, { ...body, client_certificate: undefined })).body.client_certificate,
+      ).toBe(undefined);
+      for (const invalid of [certificate, certificate + wrong, privateKey, `${certificate}x`])
+        expect((await create({ client_certificate: invalid })).body.errors).toHaveProperty(
+          'client_certificate',
+        );
+      for (const invalid of [privateKey, 'x', ca.replace(/MII./, 'MIIA')])
+        expect((await create({ ca: invalid })).body.errors).toHaveProperty('ca');
     },
   );
 

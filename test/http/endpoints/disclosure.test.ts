@@ -5,8 +5,7 @@
  */
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const seed = 20_261_115;
 const levels = ['none', 'redact', 'mask', 'reveal'] as const;
@@ -70,8 +69,8 @@ const byCondition = (value: string) => ({
 /** A rule without token permissions, because an application needs at least one grant. */
 const idle = { priority: 9, container: '/idle/', transform: 'redact', permissions: ['idle:read'] };
 
-describe(`with the seed ${seed}`, () => {
-  const server = serve(sqlite);
+describe(`with the seed ${seed}`, async () => {
+  const server = await openTestServer(sqlite);
 
   async function open(policies: Record<Caller, Policy>): Promise<Record<Caller, string>> {
     const { key } = await server.tenant();

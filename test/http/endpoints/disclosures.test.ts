@@ -1,11 +1,10 @@
 /** Responses with token data and their audit entries. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { disclosuresOf } from '../../../src/audit/trail.ts';
 import { compilePolicy, decideUnder } from '../../../src/domain/policy.ts';
 import { failInserts } from '../../support/database.ts';
 import { grants } from '../../support/grants.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const reveal = {
   priority: 1,
@@ -47,24 +46,8 @@ test('a disclosure names the rule only if the same rule of the same owner decide
   expect(rulesOf(authorizer, ['/b/'], session)).toEqual([['mask', ['/b/'], 'authorizer permissions']]);
 });
 
-describe.each(databases)('disclosures on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  let desk: { id: string; key: string };
-
-  beforeAll(async () => {
-    ({ key: management } = await server.tenant());
-    desk = await server.application(management, {
-      permissions: ['session:authorize'],
-      rules: [reveal, mask],
-    });
-    for (const [id, container] of [
-      ['card-1', '/Cards/42/'],
-      ['card-2', '/cards/43/a/'],
-      ['note-1', '/notes/'],
-    ])
-      await create(id as string, container as string, management);
-  });
+describe.each(databases)('disclosures on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const create = (id: string, container: string, key: string, headers = {}) =>
     server.call('POST', '/tokens', {
@@ -72,6 +55,18 @@ describe.each(databases)('disclosures on %s', (_, database) => {
       headers,
       body: { id, container, data: { number: plaintext }, mask: '{{ data.number | reveal_last: 2 }}' },
     });
+
+  const { key: management } = await server.tenant();
+  const desk: { id: string; key: string } = await server.application(management, {
+    permissions: ['session:authorize'],
+    rules: [reveal, mask],
+  });
+  for (const [id, container] of [
+    ['card-1', '/Cards/42/'],
+    ['card-2', '/cards/43/a/'],
+    ['note-1', '/notes/'],
+  ])
+    await create(id as string, container as string, management);
 
   const entriesOf = async (requestId: string) => {
     const { body } = await server.call('GET', '/logs?size=100', { key: management });

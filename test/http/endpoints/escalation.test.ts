@@ -1,8 +1,7 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { builtIn, hasTrait } from '../../../src/domain/permission.ts';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, sqlite } from '../../support/test-server.ts';
+import { type ApiResponse, openTestServer, sqlite } from '../../support/test-server.ts';
 
 const management: string[] = builtIn.filter((name) => hasTrait(name, 'management'));
 const free = [...builtIn.filter((name) => !hasTrait(name, 'management')), 'mine:x'];
@@ -24,12 +23,9 @@ function managementOf({ permissions, rules }: ApiResponse['body']): string[] {
   return all.filter((name) => management.includes(name));
 }
 
-describe('privilege escalation', () => {
-  const server = serve(sqlite);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe('privilege escalation', async () => {
+  const server = await openTestServer(sqlite);
+  const key = (await server.tenant()).key;
 
   const create = (as: string, grants: object) =>
     server.call('POST', '/applications', { key: as, body: { name: 'x', type: 'private', ...grants } });

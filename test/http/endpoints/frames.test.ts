@@ -1,21 +1,17 @@
 /** The origin of the frames: what it serves, to whom, and with which headers. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { gzipSync } from 'node:zlib';
 import { buildFrames } from '../../../frames/build.ts';
 import { openBound } from '../../support/bound-client.ts';
-import { serve } from '../../support/serve.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 const frames = 'https://frames.example.com';
 const shop = 'https://shop.example';
 
-const server = serve(sqlite, { SALLYPORT_FRAMES_URL: frames });
-let management: string;
-let application: { id: string; key: string };
-
-beforeAll(async () => {
-  management = (await server.tenant()).key;
-  application = await publicApplication({ allowed_origins: [shop, 'https://other.example'] });
+const server = await openTestServer(sqlite, { SALLYPORT_FRAMES_URL: frames });
+const management = (await server.tenant()).key;
+const application: { id: string; key: string } = await publicApplication({
+  allowed_origins: [shop, 'https://other.example'],
 });
 
 function publicApplication(more: object) {
@@ -128,7 +124,6 @@ describe('the origin of the frames', () => {
     const request = { headers: { Host: 'frames.example.com' } };
     expect((await other.call('GET', '/frames/v1/card-number', request)).status).toBe(404);
     expect((await other.call('GET', '/permissions', request)).status).toBe(200);
-    await other.close();
   });
 
   const create = (headers: Record<string, string>, key = application.key) =>

@@ -1,7 +1,6 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { builtIn, hasTrait } from '../../../src/domain/permission.ts';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, sqlite } from '../../support/test-server.ts';
+import { type ApiResponse, openTestServer, sqlite } from '../../support/test-server.ts';
 
 type Owner = 'private' | 'public' | 'management' | 'session';
 const owners: Owner[] = ['private', 'public', 'management', 'session'];
@@ -87,14 +86,11 @@ const badConditions: [what: string, part: string, given: unknown][] = [
   ['null', '', null],
 ];
 
-describe('grants', () => {
-  const server = serve(sqlite);
-  let key: string;
+describe('grants', async () => {
+  const server = await openTestServer(sqlite);
   let nonce: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-    nonce = await newNonce();
-  });
+  const key = (await server.tenant()).key;
+  nonce = await newNonce();
 
   async function newNonce(): Promise<string> {
     const web = await server.application(key, { type: 'public' });

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Route } from '../../../src/http/pipeline/route.ts';
 import {
   authenticatedRoutes,
@@ -11,20 +11,17 @@ import {
   statusFor,
   type Tenant,
 } from '../../support/route-access.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('isolation on %s', (_, database) => {
-  const server = serve(database);
-  /** The tenant of all requests that change nothing, and its keys. */
-  let reading: Tenant;
+describe.each(databases)('isolation on %s', async (_, database) => {
+  const server = await openTestServer(database);
   const keys = new Map<Caller, string | undefined>();
-  beforeAll(async () => {
-    reading = await server.tenant();
-    for (const caller of callers) keys.set(caller, await keyOf(caller, reading));
-  });
 
   const { callRoute, keyOf, session, createEntity } = routeCaller((...asked) => server.call(...asked));
+
+  /** The tenant of all requests that change nothing, and its keys. */
+  const reading: Tenant = await server.tenant();
+  for (const caller of callers) keys.set(caller, await keyOf(caller, reading));
 
   test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(
     '%s accepts only the keys that it is for',

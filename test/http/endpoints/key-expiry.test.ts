@@ -1,23 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const day = 86_400_000;
 const valid = [200, 200];
 const invalid = [401, 401];
 
-describe.each(databases)('keys that expire on %s', (_, database) => {
-  let server: TestServer;
-  let node: TestServer;
-  let key: string;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openTestServer(server.config.databaseUrl);
-    key = (await server.tenant()).key;
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-  });
+describe.each(databases)('keys that expire on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const node = await openTestServer(server.config.databaseUrl);
+  const key = (await server.tenant()).key;
 
   const advance = (milliseconds: number) => {
     for (const { clock } of [server, node]) clock.advance(milliseconds);
@@ -145,12 +136,9 @@ describe.each(databases)('keys that expire on %s', (_, database) => {
     expect((await list(created.id)).map((each: object) => 'expires_at' in each)).toEqual([false, false]);
   });
 
-  describe('with a maximum lifetime of the tenant', () => {
-    let tenant: { id: string; key: string };
-    beforeAll(async () => {
-      tenant = await server.tenant();
-      await server.app.maintenance.tenants.limitLifetime(tenant.id, 30 * day);
-    });
+  describe('with a maximum lifetime of the tenant', async () => {
+    const tenant: { id: string; key: string } = await server.tenant();
+    await server.app.maintenance.tenants.limitLifetime(tenant.id, 30 * day);
 
     const error = () => ({
       expires_at: [`must be at most ${inMs(30 * day)}, because the tenant has a maximum lifetime`],

@@ -1,30 +1,15 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import {
-  type ApiResponse,
-  databases,
-  openTestServer,
-  type TestServer,
-  testMasterKey,
-} from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { type ApiResponse, databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const times = <T>(count: number, make: (at: number) => T) =>
   Array.from({ length: count }, (_, at) => make(at));
 const invalid = [401, 401];
 const valid = [200, 200];
 
-describe.each(databases)('keys of an application on %s', (_, database) => {
-  let server: TestServer;
-  let node: TestServer;
-  let key: string;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openTestServer(server.config.databaseUrl);
-    key = (await server.tenant()).key;
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-  });
+describe.each(databases)('keys of an application on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const node = await openTestServer(server.config.databaseUrl);
+  const key = (await server.tenant()).key;
 
   const readable = (fields: object = {}) =>
     server.application(key, { permissions: ['application:read'], ...fields });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { systemTenant } from '../../../src/audit/records.ts';
 import type { Db, Transaction } from '../../../src/db/db.ts';
 import type { Value } from '../../../src/db/statement.ts';
@@ -6,7 +6,7 @@ import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
 import { unknownKey } from '../../support/keys.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const valid = [200, 200];
@@ -46,21 +46,12 @@ function changeRecorder() {
   return { through, take };
 }
 
-describe.each(databases)('POST /keys/revoke on %s', (name, database) => {
+describe.each(databases)('POST /keys/revoke on %s', async (name, database) => {
   const recorder = changeRecorder();
-  let server: TestServer;
-  let node: TestServer;
-  let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_TRUSTED_PROXIES: '127.0.0.1' };
-    server = await openTestServer(database, env, recorder.through);
-    node = await openTestServer(server.config.databaseUrl);
-    tenant = await server.tenant();
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-  });
+  const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_TRUSTED_PROXIES: '127.0.0.1' };
+  const server = await openTestServer(database, env, recorder.through);
+  const node = await openTestServer(server.config.databaseUrl);
+  const tenant: { id: string; key: string } = await server.tenant();
 
   let addresses = 0;
   /** Each call comes from a new address, so that the rate limit does not apply. */

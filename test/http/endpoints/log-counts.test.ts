@@ -1,26 +1,21 @@
 /** GET /logs/counts. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
-import { serve } from '../../support/serve.ts';
-import { databases, startTime } from '../../support/test-server.ts';
+import { databases, openTestServer, startTime } from '../../support/test-server.ts';
 
 const time = (minutes: number) => new Date(startTime + 60_000 * minutes).toISOString();
 
-describe.each(databases)('GET /logs/counts on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  let desk: { id: string; key: string };
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-    desk = await server.application(key, { permissions: ['token:create'] });
-    for (let number = 0; number < 5; number++) {
-      server.clock.advance(10 * 60_000);
-      const body = { id: `token-${number}`, container: number < 2 ? '/pci/' : '/notes/', data: 'secret' };
-      expect((await server.call('POST', '/tokens', { key: desk.key, body })).status).toBe(201);
-      expect((await server.call('GET', '/tokens/token-0', { key: desk.key })).status).toBe(403);
-      await server.flush();
-    }
-  });
+describe.each(databases)('GET /logs/counts on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
+  const desk: { id: string; key: string } = await server.application(key, { permissions: ['token:create'] });
+  for (let number = 0; number < 5; number++) {
+    server.clock.advance(10 * 60_000);
+    const body = { id: `token-${number}`, container: number < 2 ? '/pci/' : '/notes/', data: 'secret' };
+    expect((await server.call('POST', '/tokens', { key: desk.key, body })).status).toBe(201);
+    expect((await server.call('GET', '/tokens/token-0', { key: desk.key })).status).toBe(403);
+    await server.flush();
+  }
 
   const get = (query: string, by = key) => server.call('GET', `/logs/counts?${query}`, { key: by });
 

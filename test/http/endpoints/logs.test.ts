@@ -1,51 +1,49 @@
 /** Filters, pagination and `after` of GET /logs. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { ada, bob, signInAs } from '../../support/people.ts';
-import { serve } from '../../support/serve.ts';
-import { databases, startTime } from '../../support/test-server.ts';
+import { databases, openTestServer, startTime } from '../../support/test-server.ts';
 
 const time = (seconds: number) => new Date(startTime + 1000 * seconds).toISOString();
 
-describe.each(databases)('GET /logs on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  let desk: { id: string; key: string };
-  let session: { id: string; key: string };
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-    const rules = [{ priority: 1, container: '/Cards/', permissions: ['token:read'], transform: 'reveal' }];
-    desk = await server.application(key, { permissions: ['session:authorize', 'token:read'], rules });
-    const web = await server.application(key, { type: 'public' });
-    const send = async (method: string, path: string, by: string, request: string, body?: object) => {
-      server.clock.advance(1000);
-      const purpose = request.startsWith('read') ? 'chargeback 4711' : 'chargeback';
-      return server.call(method, path, {
-        key: by,
-        headers: { 'SVC-REQUEST-ID': request, 'SVC-PURPOSE': purpose },
-        ...(body && { body }),
-      });
-    };
-    const token = (id: string, container: string) => ({ id, container, data: 'secret' });
-    await send('POST', '/tokens', key, 'create-card', token('card-1', '/Cards/high'));
-    await send('POST', '/tokens', key, 'create-note', token('note-1', '/notes/'));
-    await send('GET', '/tokens/card-1', desk.key, 'read-card');
-    await send('GET', '/tokens', desk.key, 'list');
-    const { body } = await send('POST', '/sessions', web.key, 'session');
-    const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
-    const ofSession = [{ priority: 1, conditions, permissions: ['token:read'], transform: 'reveal' }];
-    const grant = { nonce: body.nonce, rules: ofSession, subject: 'user:42' };
-    expect((await send('POST', '/sessions/authorize', desk.key, 'authorize', grant)).status).toBe(204);
-    session = { id: '', key: body.session_key };
-    await send('GET', '/tokens/card-1', session.key, 'read-by-session');
-    await send('DELETE', '/tokens/card-1', desk.key, 'denied');
-    await send('DELETE', '/tokens/card-1', session.key, 'denied-session');
-    await server.flush();
-    const [read] = (await list('request_id=read-by-session')).data;
-    session.id = read.actor.id;
-  });
+describe.each(databases)('GET /logs on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body;
+
+  const { key } = await server.tenant();
+  const rules = [{ priority: 1, container: '/Cards/', permissions: ['token:read'], transform: 'reveal' }];
+  const desk: { id: string; key: string } = await server.application(key, {
+    permissions: ['session:authorize', 'token:read'],
+    rules,
+  });
+  const web = await server.application(key, { type: 'public' });
+  const send = async (method: string, path: string, by: string, request: string, body?: object) => {
+    server.clock.advance(1000);
+    const purpose = request.startsWith('read') ? 'chargeback 4711' : 'chargeback';
+    return server.call(method, path, {
+      key: by,
+      headers: { 'SVC-REQUEST-ID': request, 'SVC-PURPOSE': purpose },
+      ...(body && { body }),
+    });
+  };
+  const token = (id: string, container: string) => ({ id, container, data: 'secret' });
+  await send('POST', '/tokens', key, 'create-card', token('card-1', '/Cards/high'));
+  await send('POST', '/tokens', key, 'create-note', token('note-1', '/notes/'));
+  await send('GET', '/tokens/card-1', desk.key, 'read-card');
+  await send('GET', '/tokens', desk.key, 'list');
+  const { body } = await send('POST', '/sessions', web.key, 'session');
+  const conditions = [{ attribute: 'container', operator: 'starts_with', value: '/cards/' }];
+  const ofSession = [{ priority: 1, conditions, permissions: ['token:read'], transform: 'reveal' }];
+  const grant = { nonce: body.nonce, rules: ofSession, subject: 'user:42' };
+  expect((await send('POST', '/sessions/authorize', desk.key, 'authorize', grant)).status).toBe(204);
+  const session: { id: string; key: string } = { id: '', key: body.session_key };
+  await send('GET', '/tokens/card-1', session.key, 'read-by-session');
+  await send('DELETE', '/tokens/card-1', desk.key, 'denied');
+  await send('DELETE', '/tokens/card-1', session.key, 'denied-session');
+  await server.flush();
+  const [read] = (await list('request_id=read-by-session')).data;
+  session.id = read.actor.id;
   const requests = async (query: string) =>
     (await list(query)).data.map(({ request_id }: { request_id: string }) => request_id);
 
@@ -145,36 +143,33 @@ describe.each(databases)('GET /logs on %s', (_, database) => {
   });
 });
 
-describe.each(databases)('people in the audit log on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_AUDIT_READS: 'all' });
-  let key: string;
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-    const reads = { priority: 1, container: '/open/', permissions: ['token:read'], transform: 'reveal' };
-    const permissions = ['token:read', 'token:create'];
-    const support = await server.application(key, { type: 'management', permissions, rules: [reads] });
-    for (const container of ['/open/', '/hidden/'])
-      await server.call('POST', '/tokens', {
-        key,
-        body: { id: container.slice(1, -1), container, data: 'x' },
+describe.each(databases)('people in the audit log on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
+  const { key } = await server.tenant();
+  const reads = { priority: 1, container: '/open/', permissions: ['token:read'], transform: 'reveal' };
+  const permissions = ['token:read', 'token:create'];
+  const support = await server.application(key, { type: 'management', permissions, rules: [reads] });
+  for (const container of ['/open/', '/hidden/'])
+    await server.call('POST', '/tokens', {
+      key,
+      body: { id: container.slice(1, -1), container, data: 'x' },
+    });
+  for (const person of [ada, bob, ada]) {
+    const signOut = signInAs(server, support.key, person);
+    const send = (method: string, path: string, body?: object) =>
+      server.call(method, path, {
+        key: support.key,
+        headers: { 'SVC-REQUEST-ID': `${method.toLowerCase()}-${path.split('/').at(-1)}` },
+        ...(body && { body }),
       });
-    for (const person of [ada, bob, ada]) {
-      const signOut = signInAs(server, support.key, person);
-      const send = (method: string, path: string, body?: object) =>
-        server.call(method, path, {
-          key: support.key,
-          headers: { 'SVC-REQUEST-ID': `${method.toLowerCase()}-${path.split('/').at(-1)}` },
-          ...(body && { body }),
-        });
-      await send('POST', '/tokens', { container: '/made/', data: person.subject });
-      await send('GET', '/tokens/open');
-      await send('GET', '/tokens/hidden');
-      await send('DELETE', '/tokens/open');
-      signOut();
-    }
-    await server.call('GET', '/tokens/hidden', { key: support.key });
-    await server.flush();
-  });
+    await send('POST', '/tokens', { container: '/made/', data: person.subject });
+    await send('GET', '/tokens/open');
+    await send('GET', '/tokens/hidden');
+    await send('DELETE', '/tokens/open');
+    signOut();
+  }
+  await server.call('GET', '/tokens/hidden', { key: support.key });
+  await server.flush();
 
   const list = async (query: string) => (await server.call('GET', `/logs?${query}`, { key })).body.data;
   const requests = async (query: string) =>

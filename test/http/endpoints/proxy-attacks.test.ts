@@ -2,7 +2,7 @@
  * A holder of `token:use` tries to learn the data of a token that it may only use. The threat model lists the attacks.
  * Forms of echoes are in echoes.test.ts. Others are in proxy.test.ts: addresses, revocations during a request, and destinations that misbehave.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import type { TLSSocket } from 'node:tls';
 import { noOpenssl } from '../../support/certificates.ts';
 import { chargeRequest, json, openReceiver, tokenUseRule } from '../../support/destination-receiver.ts';
@@ -37,10 +37,6 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     }));
     for (const [name, data] of Object.entries(tokens))
       await admin('POST', '/tokens', { id: name, container: '/cards/', data });
-  });
-  afterAll(async () => {
-    await server.close();
-    await receiver.close();
   });
   beforeEach(() => {
     receiver.received.length = 0;

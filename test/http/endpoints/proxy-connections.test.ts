@@ -38,7 +38,6 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     await call('/tokens', { id: 'card', data: '4242424242424242' });
   });
   afterAll(async () => {
-    await server.close();
     for (const each of [receiver, guarded]) await each.close();
   });
   beforeEach(() => {

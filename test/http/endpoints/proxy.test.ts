@@ -1,5 +1,5 @@
 /** Use without seeing: requests through `/proxy/NAME/…` to a real TLS server on the loopback interface. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
 import {
   chargeRequest,
@@ -55,10 +55,6 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     }));
     await token({ id: 'card-1', data: { number, name: 'Ada Lovelace', nested: { a: 1 }, lines: 'a\nb' } });
     await token({ id: 'elsewhere', container: '/other/', data: { number } });
-  });
-  afterAll(async () => {
-    await server.close();
-    await receiver.close();
   });
   beforeEach(() => {
     receiver.received.length = 0;
@@ -482,37 +478,33 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
         return resolved;
       },
     });
-    try {
-      const body = { card: { number: '{{ token: card-7 }}' } };
-      const path = '/proxy/payments/v1/charges/7';
-      const use = (headers = {}) => limited.call('POST', path, { key: user, body, headers });
-      const replace = async () => {
-        await call('DELETE', '/tokens/card-7');
-        await token({ id: 'card-7', data: { number } });
-      };
-      const statuses = async (times: number, send: typeof use) => {
-        const all = new Set<number>();
-        for (let time = 0; time < times; time++) all.add((await send()).status);
-        return [...all];
-      };
-      await replace();
-      await token({ id: 'unusable', data: { name: 'x' } });
-      expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: elsewhere }}' }))).toEqual([403]);
-      expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: unusable }}' }))).toEqual([400]);
-      resolved = ['10.0.0.1'];
-      expect(await statuses(4, use)).toEqual([502]);
-      resolved = ['127.0.0.1'];
-      meanwhile = replace;
-      expect((await use()).status).toBe(200);
-      expect(await statuses(29, use)).toEqual([200]);
-      expect((await use()).status).toBe(429);
-      // The others of a request that is refused are not counted.
-      expect(await statuses(31, () => use({ 'X-Card': 'Card {{ token: card-1 }}' }))).toEqual([429]);
-      body.card.number = placeholder;
-      expect(await statuses(30, use)).toEqual([200]);
-      expect((await limited.call('GET', path, { key: user })).status).toBe(200);
-    } finally {
-      await limited.close();
-    }
+    const body = { card: { number: '{{ token: card-7 }}' } };
+    const path = '/proxy/payments/v1/charges/7';
+    const use = (headers = {}) => limited.call('POST', path, { key: user, body, headers });
+    const replace = async () => {
+      await call('DELETE', '/tokens/card-7');
+      await token({ id: 'card-7', data: { number } });
+    };
+    const statuses = async (times: number, send: typeof use) => {
+      const all = new Set<number>();
+      for (let time = 0; time < times; time++) all.add((await send()).status);
+      return [...all];
+    };
+    await replace();
+    await token({ id: 'unusable', data: { name: 'x' } });
+    expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: elsewhere }}' }))).toEqual([403]);
+    expect(await statuses(10, () => use({ 'X-Card': 'Card {{ token: unusable }}' }))).toEqual([400]);
+    resolved = ['10.0.0.1'];
+    expect(await statuses(4, use)).toEqual([502]);
+    resolved = ['127.0.0.1'];
+    meanwhile = replace;
+    expect((await use()).status).toBe(200);
+    expect(await statuses(29, use)).toEqual([200]);
+    expect((await use()).status).toBe(429);
+    // The others of a request that is refused are not counted.
+    expect(await statuses(31, () => use({ 'X-Card': 'Card {{ token: card-1 }}' }))).toEqual([429]);
+    body.card.number = placeholder;
+    expect(await statuses(30, use)).toEqual([200]);
+    expect((await limited.call('GET', path, { key: user })).status).toBe(200);
   });
 });

@@ -1,7 +1,6 @@
 /** Rules that require a purpose, `transform` of reads, and the purposes that a tenant accepts. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
@@ -9,17 +8,14 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:read', 'token:create', 'token:update', 'decision:create'];
 const chargeback = { 'SVC-PURPOSE': 'chargeback 4711' };
 
-describe.each(databases)('purposes on %s', (_, database) => {
-  const server = serve(database);
-  let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    tenant = await server.tenant();
-    for (const id of ['card-1', 'card-2'])
-      await server.call('POST', '/tokens', {
-        key: tenant.key,
-        body: { id, container: '/cards/', data, mask },
-      });
-  });
+describe.each(databases)('purposes on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const tenant: { id: string; key: string } = await server.tenant();
+  for (const id of ['card-1', 'card-2'])
+    await server.call('POST', '/tokens', {
+      key: tenant.key,
+      body: { id, container: '/cards/', data, mask },
+    });
 
   const rule = (container: string, fields: object = { transform: 'reveal', require_purpose: true }) => ({
     priority: 1,

@@ -4,8 +4,7 @@ import { builtIn } from '../../../src/domain/permission.ts';
 import { isRead } from '../../../src/domain/quarantine.ts';
 import { operationOf } from '../../../src/http/pipeline/route.ts';
 import { authenticatedRoutes, routeCaller } from '../../support/route-access.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 interface ListedEntry {
   readonly operation: string;
@@ -15,8 +14,8 @@ interface ListedEntry {
   readonly resource?: object;
 }
 
-describe.each(databases)('requests in quarantine on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_AUDIT_READS: 'off' });
+describe.each(databases)('requests in quarantine on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'off' });
   let tenant: { id: string; key: string };
   let suspect: { id: string; key: string };
   beforeEach(async () => {

@@ -1,24 +1,16 @@
 /** Applications in quarantine. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const rule = { priority: 1, container: '/cards/', transform: 'reveal' };
 const permissions = ['token:read', 'token:create', 'token:update', 'token:delete'];
 
-describe.each(databases)('quarantine on %s', (_, database) => {
-  let server: TestServer;
-  let other: TestServer;
+describe.each(databases)('quarantine on %s', async (_, database) => {
   let key: string;
   let desk: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    // Another node on the same database.
-    other = await openTestServer(server.config.databaseUrl);
-  });
-  afterAll(async () => {
-    await other.close();
-    await server.close();
-  });
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  // Another node on the same database.
+  const other = await openTestServer(server.config.databaseUrl);
 
   beforeEach(async () => {
     ({ key } = await server.tenant());

@@ -1,12 +1,11 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { routes } from '../../../src/http/routes.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
 import { tokenExchange } from '../../support/issuer.ts';
 import { routeCaller, type Tenant } from '../../support/route-access.ts';
-import { serve } from '../../support/serve.ts';
-import { type CallOptions, databases, sqlite } from '../../support/test-server.ts';
+import { type CallOptions, databases, openTestServer, sqlite } from '../../support/test-server.ts';
 
 const tokenEndpoint = '/oauth/token';
 
@@ -18,23 +17,20 @@ const everyForm = (secret: string) => [
   Buffer.from(secret, 'utf8').toString('utf16le'),
 ];
 
-describe.each(databases)('secrets on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('secrets on %s', async (_, database) => {
+  const server = await openTestServer(database);
   /** Every issued key and nonce. */
   const issued = new Set<string>();
   /** Headers and body of every response, without the secrets that it issues. */
   const answers: string[] = [];
   /** Routes whose request failed. */
   const failed: string[] = [];
-
-  beforeAll(async () => {
-    issued.add(readFileSync(server.config.managementKeyFile, 'utf8').trim());
-    const tenant = await server.tenant();
-    issued.add(tenant.key);
-    await everyRoute(tenant);
-    await everyOtherUse(tenant);
-    await server.flush();
-  });
+  issued.add(readFileSync(server.config.managementKeyFile, 'utf8').trim());
+  const tenant = await server.tenant();
+  issued.add(tenant.key);
+  await everyRoute(tenant);
+  await everyOtherUse(tenant);
+  await server.flush();
 
   async function call(method: string, path: string, { key, body }: CallOptions = {}) {
     const response = await fetch(server.url + path, {
@@ -153,12 +149,9 @@ describe.each(databases)('secrets on %s', (_, database) => {
   });
 });
 
-describe('a key in the wrong field', () => {
-  const server = serve(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe('a key in the wrong field', async () => {
+  const server = await openTestServer(sqlite, { SALLYPORT_LOG_LEVEL: 'debug' });
+  const key = (await server.tenant()).key;
 
   const withoutPrefix = (secret: string) => secret.slice('slp_xyz_'.length);
   const grants = { type: 'private', permissions: ['token:read'] };

@@ -1,21 +1,14 @@
 /** GET /requests/counts. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import type { Db } from '../../../src/db/db.ts';
 import { durationLimits } from '../../../src/domain/request-counts.ts';
 import { openBound } from '../../support/bound-client.ts';
-import {
-  databases,
-  openTestServer,
-  startTime,
-  type TestServer,
-  testMasterKey,
-} from '../../support/test-server.ts';
+import { databases, openTestServer, startTime, testMasterKey } from '../../support/test-server.ts';
 
 const time = (minutes: number) => new Date(startTime + 60_000 * minutes).toISOString();
 
-describe.each(databases)('GET /requests/counts on %s', (_, database) => {
-  let server: TestServer;
+describe.each(databases)('GET /requests/counts on %s', async (_, database) => {
   let isBroken = false;
   /** Writes of request counts fail while `isBroken`. */
   const through = (db: Db): Db => {
@@ -40,10 +33,7 @@ describe.each(databases)('GET /requests/counts on %s', (_, database) => {
         ),
     };
   };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey }, through);
-  });
-  afterAll(() => server.close());
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey }, through);
 
   const get = (key: string, query = '') => server.call('GET', `/requests/counts?${query}`, { key });
   const totals = async (key: string) => {

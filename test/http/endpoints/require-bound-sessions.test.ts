@@ -1,14 +1,10 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { openBound } from '../../support/bound-client.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('require_bound_sessions on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('require_bound_sessions on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const key = (await server.tenant()).key;
 
   const web = (fields: object = {}) => server.application(key, { type: 'public', ...fields });
   const update = (id: string, fields: object) =>

@@ -1,21 +1,13 @@
 /** Sessions in quarantine. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
-describe.each(databases)('the quarantine of a session on %s', (_, database) => {
-  let server: TestServer;
-  let other: TestServer;
+describe.each(databases)('the quarantine of a session on %s', async (_, database) => {
   let key: string;
   let web: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    // Another node on the same database.
-    other = await openTestServer(server.config.databaseUrl);
-  });
-  afterAll(async () => {
-    await other.close();
-    await server.close();
-  });
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  // Another node on the same database.
+  const other = await openTestServer(server.config.databaseUrl);
   beforeEach(async () => {
     ({ key } = await server.tenant());
     web = await server.application(key, { name: 'web', type: 'public', permissions: ['token:create'] });

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('listing and ending sessions on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('listing and ending sessions on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const iso = (moment: number) => new Date(moment).toISOString();
   const start = async (key: string) => (await server.call('POST', '/sessions', { key })).body;

@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../support/keys.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 const reading = { permissions: ['application:read'] };
 const day = 86_400_000;
 
-describe.each(databases)('sessions on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('sessions on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const iso = (moment: number) => new Date(moment).toISOString();
   const start = (key: string) => server.call('POST', '/sessions', { key });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { confusedJwt, IssuerKey, unsignedJwt } from '../../support/issuer.ts';
 import {
   openSignInFixture,
@@ -9,27 +9,18 @@ import {
   TestBrowser,
   TestProvider,
 } from '../../support/sign-in.ts';
-import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { type ApiResponse, openTestServer, sqlite } from '../../support/test-server.ts';
 
 const admin = { groups: ['admins'] };
 
-describe('sign-in by name', () => {
+describe('sign-in by name', async () => {
   const provider = new TestProvider();
   const second = new TestProvider();
   second.userInfo = {};
-  let server: TestServer;
-  let fixture: SignInFixture;
-  let app: ApiResponse['body'];
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, TestProvider.settings(provider, second));
-    setRealTime(server);
-    fixture = await openSignInFixture(server, provider);
-    app = await fixture.application();
-  });
-  afterAll(async () => {
-    await server.close();
-    await Promise.all([provider.close(), second.close()]);
-  });
+  const server = await openTestServer(sqlite, TestProvider.settings(provider, second));
+  setRealTime(server);
+  const fixture: SignInFixture = await openSignInFixture(server, provider);
+  const app: ApiResponse['body'] = await fixture.application();
 
   const begin = async (number = 1) => {
     const browser = new TestBrowser();
@@ -249,10 +240,10 @@ describe('sign-in by name', () => {
     await server.call('DELETE', `/applications/${application}`, { key: fixture.key });
   });
 
-  describe('which application', () => {
+  describe('which application', async () => {
     const email = 'eva@acme.example';
     const verified = { email, email_verified: true };
-    beforeAll(() => fixture.application({ issuer: second.url, claims: { email } }));
+    await fixture.application({ issuer: second.url, claims: { email } });
     const choose = async (claims: object) => {
       const { browser, to } = await fixture.signIn(claims);
       const { status, body } = await browser.send(server, '/console/api/applications/key');
@@ -379,29 +370,24 @@ test('without keys in the console, every use of a stored key of an application f
     SALLYPORT_METRICS_PORT: '0',
   };
   const server = await openTestServer(sqlite, settings);
-  try {
-    setRealTime(server);
-    const fixture = await openSignInFixture(server, provider);
-    const app = await fixture.application();
-    const { browser } = await fixture.signIn();
-    expect((await browser.send(server, '/console/api/session')).body.keys).toBe(false);
-    expect((await browser.send(server, '/console/api/applications/key')).status).toBe(200);
-    expect(await fixture.entries('key.break_glass')).toEqual([]);
-    for (const _ of [1, 2]) await server.call('GET', '/applications/key', { key: app.key });
-    await server.flush();
-    const changes = await server.call('GET', '/logs?changes=true&size=100', { key: fixture.key });
-    const operations = changes.body.data.map(({ operation }: { operation: string }) => operation);
-    expect(operations).toContain('person.sign_in');
-    expect(operations).not.toContain('key.break_glass');
-    expect(await fixture.entries('key.break_glass')).toMatchObject([
-      { actor: { id: app.id }, entity: { id: app.id } },
-    ]);
-    const metrics = await (await fetch(server.app.metricsUrl as string)).text();
-    expect(metrics).toContain('sallyport_break_glass_total 2\n');
-  } finally {
-    await server.close();
-    await provider.close();
-  }
+  setRealTime(server);
+  const fixture = await openSignInFixture(server, provider);
+  const app = await fixture.application();
+  const { browser } = await fixture.signIn();
+  expect((await browser.send(server, '/console/api/session')).body.keys).toBe(false);
+  expect((await browser.send(server, '/console/api/applications/key')).status).toBe(200);
+  expect(await fixture.entries('key.break_glass')).toEqual([]);
+  for (const _ of [1, 2]) await server.call('GET', '/applications/key', { key: app.key });
+  await server.flush();
+  const changes = await server.call('GET', '/logs?changes=true&size=100', { key: fixture.key });
+  const operations = changes.body.data.map(({ operation }: { operation: string }) => operation);
+  expect(operations).toContain('person.sign_in');
+  expect(operations).not.toContain('key.break_glass');
+  expect(await fixture.entries('key.break_glass')).toMatchObject([
+    { actor: { id: app.id }, entity: { id: app.id } },
+  ]);
+  const metrics = await (await fetch(server.app.metricsUrl as string)).text();
+  expect(metrics).toContain('sallyport_break_glass_total 2\n');
 });
 
 test.each(['/.well-known/openid-configuration', '/token', '/userinfo'])(
@@ -410,34 +396,25 @@ test.each(['/.well-known/openid-configuration', '/token', '/userinfo'])(
     const provider = new TestProvider();
     provider.userInfo = {};
     const server = await openTestServer(sqlite, TestProvider.settings(provider));
-    try {
-      setRealTime(server);
-      const fixture = await openSignInFixture(server, provider);
-      await fixture.application();
-      provider.padded = path;
-      const browser = new TestBrowser();
-      const location = await browser.begin(server, `provider=1&tenant=${fixture.tag}`);
-      if (path.startsWith('/.')) expect(location).toBe('/console?sign_in=failed');
-      else expect((await browser.finish(server, provider.authorize(location, admin))).to).toMatch('failed');
-      provider.padded = undefined;
-      server.clock.advance(60_000);
-      expect((await fixture.signIn()).to).toBe('/console');
-    } finally {
-      await server.close();
-      await provider.close();
-    }
+    setRealTime(server);
+    const fixture = await openSignInFixture(server, provider);
+    await fixture.application();
+    provider.padded = path;
+    const browser = new TestBrowser();
+    const location = await browser.begin(server, `provider=1&tenant=${fixture.tag}`);
+    if (path.startsWith('/.')) expect(location).toBe('/console?sign_in=failed');
+    else expect((await browser.finish(server, provider.authorize(location, admin))).to).toMatch('failed');
+    provider.padded = undefined;
+    server.clock.advance(60_000);
+    expect((await fixture.signIn()).to).toBe('/console');
   },
 );
 
 test('without a provider, the console offers keys only and has no other paths', async () => {
   const server = await openTestServer(sqlite);
-  try {
-    const browser = new TestBrowser();
-    const session = await browser.send(server, '/console/api/session');
-    expect(session.body).toEqual({ providers: [], keys: true });
-    expect((await browser.send(server, '/console/api/applications')).status).toBe(404);
-    expect(await browser.begin(server)).toBe('/console?sign_in=failed');
-  } finally {
-    await server.close();
-  }
+  const browser = new TestBrowser();
+  const session = await browser.send(server, '/console/api/session');
+  expect(session.body).toEqual({ providers: [], keys: true });
+  expect((await browser.send(server, '/console/api/applications')).status).toBe(404);
+  expect(await browser.begin(server)).toBe('/console?sign_in=failed');
 });

@@ -1,8 +1,7 @@
 /** The cost and the response of a request are bounded. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
+import { describe, expect, test } from 'bun:test';
 import { recorder } from '../../support/statement-recorder.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
@@ -15,13 +14,10 @@ const rule = (fields: object) => ({
   ...fields,
 });
 
-describe.each(databases)('bounds on %s', (_, database) => {
+describe.each(databases)('bounds on %s', async (_, database) => {
   const asked = recorder();
-  const server = serve(database, {}, asked.through);
-  let management: string;
-  beforeAll(async () => {
-    management = (await server.tenant()).key;
-  });
+  const server = await openTestServer(database, {}, asked.through);
+  const management = (await server.tenant()).key;
 
   describe('a response names at most 50 errors in at most 64 KiB', () => {
     const wrong = ['application:create', 'application:update'];
@@ -105,28 +101,23 @@ describe.each(databases)('bounds on %s', (_, database) => {
     expect([status, body.errors]).toEqual([400, { metadata: ['must have at most 10 entries'] }]);
   });
 
-  describe('a page of large tokens', () => {
-    let reveals: string;
-    let masks: string;
-    let ids: string[];
-    beforeAll(async () => {
-      const { key } = await server.tenant();
-      const all = ['token:read', 'token:create'];
-      reveals = (
-        await server.application(key, {
-          permissions: [],
-          rules: [rule({ container: '/', permissions: all })],
-        })
-      ).key;
-      masks = (await server.application(key, { permissions: ['token:read'] })).key;
-      ids = [];
-      const data = { secret: 'x'.repeat(mebibyte - 300), shown: 'y' };
-      for (let n = 0; n < 10; n++) {
-        const body = { id: `large-${n}`, data, mask: '{{ data.shown }}' };
-        expect((await server.call('POST', '/tokens', { key: reveals, body })).status).toBe(201);
-        ids.unshift(body.id);
-      }
-    });
+  describe('a page of large tokens', async () => {
+    const { key } = await server.tenant();
+    const all = ['token:read', 'token:create'];
+    const reveals = (
+      await server.application(key, {
+        permissions: [],
+        rules: [rule({ container: '/', permissions: all })],
+      })
+    ).key;
+    const masks = (await server.application(key, { permissions: ['token:read'] })).key;
+    const ids: string[] = [];
+    const data = { secret: 'x'.repeat(mebibyte - 300), shown: 'y' };
+    for (let n = 0; n < 10; n++) {
+      const body = { id: `large-${n}`, data, mask: '{{ data.shown }}' };
+      expect((await server.call('POST', '/tokens', { key: reveals, body })).status).toBe(201);
+      ids.unshift(body.id);
+    }
 
     /** For every page of the list: its token ids, its size, and the bytes of data that were read for it. */
     async function pages(key: string) {

@@ -1,7 +1,6 @@
 /** Responses about a token whose row was modified in the database. */
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
@@ -9,8 +8,8 @@ const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
 const all = ['token:read', 'token:update', 'token:delete'];
 
-describe.each(databases)('a token with modified ciphertext on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('a token with modified ciphertext on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let management: string;
   let seeing: string;
 

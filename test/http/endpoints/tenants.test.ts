@@ -1,18 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { parseKey } from '../../../src/domain/key.ts';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
-describe.each(databases)('tenants on %s', (_, database) => {
-  let server: TestServer;
-  let node: TestServer;
-  beforeAll(async () => {
-    server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    node = await openTestServer(server.config.databaseUrl);
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-  });
+describe.each(databases)('tenants on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const node = await openTestServer(server.config.databaseUrl);
 
   const statuses = (key: string) =>
     Promise.all(

@@ -1,15 +1,14 @@
 /** Token access of a session that is limited by its authorizer. */
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const masked = { number: 'XXXXXXXXXXXX4242' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}' };
 const all = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
-describe.each(databases)('a limited session on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('a limited session on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let management: string;
   let backend: { id: string; key: string };
   let session: string;

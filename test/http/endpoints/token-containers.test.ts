@@ -1,14 +1,10 @@
 /** `containers` with one entry is a synonym for `container`. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('containers on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-  });
+describe.each(databases)('containers on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
 
   const create = (body: object) => server.call('POST', '/tokens', { key, body: { data: 'x', ...body } });
   const patch = (id: string, body: object, by = key) =>

@@ -1,14 +1,13 @@
 /** A PATCH without `data` and `mask` does not write them again, and reads only the data that it returns. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
 import type { Db, Transaction } from '../../../src/db/db.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const megabyte = 1_000_000;
 
-describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, database) => {
+describe.each(databases)('a PATCH of a token with 1 MB of data on %s', async (name, database) => {
   /** The SQL of all changes so far. */
   let sent: string[] = [];
   const recorded = (tx: Transaction): Transaction => ({
@@ -34,20 +33,18 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', (name, da
     ...db,
     change: (work, ...rest) => db.change((tx) => work(recorded(tx)), ...rest),
   });
-  const server = serve(database, {}, through);
-  let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    tenant = await server.tenant();
-    const body = {
-      id: 'large',
-      data: { name: 'Ada', secret: 'x'.repeat(megabyte) },
-      mask: { name: '{{ data.name }}' },
-    };
-    expect((await call('POST', '/tokens', tenant.key, body)).status).toBe(201);
-  });
+  const server = await openTestServer(database, {}, through);
 
   const call = (method: string, path: string, key: string, body?: object) =>
     server.call(method, path, { key, body });
+
+  const tenant: { id: string; key: string } = await server.tenant();
+  const body = {
+    id: 'large',
+    data: { name: 'Ada', secret: 'x'.repeat(megabyte) },
+    mask: { name: '{{ data.name }}' },
+  };
+  expect((await call('POST', '/tokens', tenant.key, body)).status).toBe(201);
 
   /**
    * The bytes written so far. On SQLite, the size of the write-ahead log. PostgreSQL shares its log between databases,

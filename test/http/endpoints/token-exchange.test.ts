@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Prover } from '../../support/dpop.ts';
 import {
   audience,
@@ -31,22 +31,12 @@ async function entries(server: TestServer, key: string): Promise<ApiResponse['bo
   return (await server.call('GET', '/logs?operation=key.exchange', { key })).body.data;
 }
 
-describe.each(databases)('exchanging a JWT on two nodes with %s', (_, database) => {
+describe.each(databases)('exchanging a JWT on two nodes with %s', async (_, database) => {
   const signer = new IssuerKey('one');
   const issuer = openIssuer(signer);
-  let server: TestServer;
-  let node: TestServer;
-  let fixture: Fixture;
-  beforeAll(async () => {
-    server = await openTestServer(database, local);
-    node = await openTestServer(server.config.databaseUrl, local);
-    fixture = await openFixture(server, issuer, signer);
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-    await issuer.close();
-  });
+  const server = await openTestServer(database, local);
+  const node = await openTestServer(server.config.databaseUrl, local);
+  const fixture: Fixture = await openFixture(server, issuer, signer);
 
   const status = async (key: string) => (await node.call('GET', '/applications/key', { key })).status;
   const issue = async (application: { id: string }, changed: object = {}) =>
@@ -236,23 +226,14 @@ describe.each(databases)('exchanging a JWT on two nodes with %s', (_, database) 
   });
 });
 
-describe('a JWT is refused', () => {
+describe('a JWT is refused', async () => {
   const signer = new IssuerKey('one');
   const stranger = new IssuerKey('one');
   const rsa = new IssuerKey('two', 'RS256');
   const issuer = openIssuer(signer, rsa);
-  let server: TestServer;
-  let fixture: Fixture;
-  let app: { id: string };
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, local);
-    fixture = await openFixture(server, issuer, signer);
-    app = await fixture.application({ claims: { sub: subject, admin: true } });
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
-  });
+  const server = await openTestServer(sqlite, local);
+  const fixture: Fixture = await openFixture(server, issuer, signer);
+  const app: { id: string } = await fixture.application({ claims: { sub: subject, admin: true } });
 
   const good = { admin: true };
   const now = () => server.clock.now() / 1000;
@@ -337,21 +318,12 @@ describe('a JWT is refused', () => {
   });
 });
 
-describe('the token endpoint', () => {
+describe('the token endpoint', async () => {
   const signer = new IssuerKey('one');
   const issuer = openIssuer(signer);
-  let server: TestServer;
-  let fixture: Fixture;
-  let app: { id: string };
-  beforeAll(async () => {
-    server = await openTestServer(sqlite, { ...local, SALLYPORT_EXCHANGES_PER_MINUTE: '100' });
-    fixture = await openFixture(server, issuer, signer);
-    app = await fixture.application();
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
-  });
+  const server = await openTestServer(sqlite, { ...local, SALLYPORT_EXCHANGES_PER_MINUTE: '100' });
+  const fixture: Fixture = await openFixture(server, issuer, signer);
+  const app: { id: string } = await fixture.application();
 
   test.each([
     [{ grant_type: 'client_credentials' }, 'unsupported_grant_type'],

@@ -1,9 +1,8 @@
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('a token with an expiry on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('a token with an expiry on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let key: string;
   beforeEach(async () => {
     key = (await server.tenant()).key;

@@ -1,9 +1,8 @@
 /** Valid and invalid values of token fields. */
 
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const mebibyte = 1_048_576;
@@ -18,14 +17,11 @@ const rules = [
 const nested = (levels: number): string => '['.repeat(levels) + ']'.repeat(levels);
 const repeated = (text: string, count: number) => Array.from({ length: count }, () => text).join('');
 
-describe.each(databases)('token fields on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('token fields on %s', async (_, database) => {
+  const server = await openTestServer(database);
   /** A key that can reveal and change all data. */
-  let key: string;
-  beforeAll(async () => {
-    const { key: management } = await server.tenant();
-    key = (await server.application(management, { permissions: [], rules })).key;
-  });
+  const { key: management } = await server.tenant();
+  const key = (await server.application(management, { permissions: [], rules })).key;
 
   const create = (body: unknown) => server.call('POST', '/tokens', { key, body });
   const patch = (id: string, body: unknown, headers = {}) =>
@@ -312,20 +308,17 @@ describe.each(databases)('token fields on %s', (_, database) => {
       expect(digests).not.toContain(createHash('sha256').update(guess).digest('hex'));
   });
 
-  describe('defaults of the rule that grants token:create', () => {
+  describe('defaults of the rule that grants token:create', async () => {
     const defaults = {
       mask: { number: '{{ data.number | reveal_last: 4 }}' },
       search: { pan: '{{ data.number }}' },
     };
     const [all] = rules as [(typeof rules)[number]];
     const data = { number: '4242424242424242' };
-    let creator: string;
-    beforeAll(async () => {
-      const { key: management } = await server.tenant();
-      const ofCards = { ...all, container: '/cards/', defaults };
-      const fields = { permissions: ['token:search'], rules: [ofCards, { ...all, priority: 2 }] };
-      creator = (await server.application(management, fields)).key;
-    });
+    const { key: management } = await server.tenant();
+    const ofCards = { ...all, container: '/cards/', defaults };
+    const fields = { permissions: ['token:search'], rules: [ofCards, { ...all, priority: 2 }] };
+    const creator = (await server.application(management, fields)).key;
     const createWith = (body: object) => server.call('POST', '/tokens', { key: creator, body });
 
     test('apply to tokens that are created without templates', async () => {

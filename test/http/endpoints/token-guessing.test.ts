@@ -1,18 +1,14 @@
 /** A caller that can change a part of the data learns nothing about the rest. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { maxTokenBytes } from '../../../src/domain/token.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const data = { name: 'Ada', cvc: '737' };
 const mask = { name: '{{ data.name }}' };
 
-describe.each(databases)('guessing data on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  beforeAll(async () => {
-    management = (await server.tenant()).key;
-  });
+describe.each(databases)('guessing data on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const management = (await server.tenant()).key;
 
   async function writer(transform: string): Promise<string> {
     const rules = [{ priority: 1, container: '/', transform, permissions: ['token:create', 'token:update'] }];

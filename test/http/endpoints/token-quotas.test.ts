@@ -1,10 +1,10 @@
 /** Rate limits and storage quota of tokens per application. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { afterAll, describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const permissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
-describe.each(databases)('on %s, an application', (_, database) => {
+describe.each(databases)('on %s, an application', async (_, database) => {
   const servers: TestServer[] = [];
   const opened = async (env: Record<string, string>) => {
     const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
@@ -103,10 +103,9 @@ describe.each(databases)('on %s, an application', (_, database) => {
     expect((await create(web, 'x'.repeat(1_000_000))).status).toBe(201);
   });
 
-  describe('with a storage quota', () => {
-    let on: Awaited<ReturnType<typeof opened>>;
-    beforeAll(async () => {
-      on = await opened({ SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '20480' });
+  describe('with a storage quota', async () => {
+    const on: Awaited<ReturnType<typeof opened>> = await opened({
+      SALLYPORT_TOKEN_BYTES_PER_APPLICATION: '20480',
     });
 
     test('can store a limited number of bytes, including its sessions', async () => {

@@ -3,7 +3,6 @@ import { beforeAll, describe, expect, test } from 'bun:test';
 import { dumpDatabase } from '../../support/database.ts';
 import { naiveDecide, naiveDecideUnder } from '../../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../../support/random-policy.ts';
-import { serve } from '../../support/serve.ts';
 import {
   type ApiResponse,
   databases,
@@ -29,13 +28,11 @@ const everywhere = (transform: string, permissions = all) => ({
   rules: [{ priority: 1, container: '/', transform, permissions }],
 });
 
-describe.each(databases)('on %s, a search', (_, database) => {
-  const server = serve(database, unlimited);
+describe.each(databases)('on %s, a search', async (_, database) => {
+  const server = await openTestServer(database, unlimited);
   let owner: { id: string; key: string };
   let revealer: string;
-  beforeAll(async () => {
-    await newTenant();
-  });
+  await newTenant();
 
   async function newTenant(): Promise<void> {
     owner = await server.tenant();
@@ -574,7 +571,6 @@ describe.each(databases)('two nodes on %s', (_, database) => {
     expect(await post('/tokens/search', { equals: { pan: '1' } }, other.key)).toBe(200);
     server.clock.advance(20_000);
     expect([await guess('1'), await guess('6'), await guess('7')]).toEqual([200, 200, 429]);
-    await server.close();
   });
 
   test('that sessions send count for their authorizer, which they cannot use up through one public key', async () => {
@@ -604,6 +600,5 @@ describe.each(databases)('two nodes on %s', (_, database) => {
     expect(await misses(key)).toBe(0);
     server.clock.advance(60_000);
     expect([await misses(await open(first)), await misses(key)]).toEqual([4, 4]);
-    await server.close();
   });
 });

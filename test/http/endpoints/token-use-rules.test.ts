@@ -1,22 +1,17 @@
 /** Rules that grant `token:use`: which destinations they name, and who decides. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { tokenUseRule } from '../../support/destination-receiver.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('rules with destinations on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  let payments: string;
-  let mail: string;
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-    payments = await destination('payments');
-    mail = await destination('mail');
-  });
+describe.each(databases)('rules with destinations on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const call = (method: string, path: string, body?: unknown, as = key) =>
     server.call(method, path, { key: as, body });
+
+  const { key } = await server.tenant();
+  const payments = await destination('payments');
+  const mail = await destination('mail');
   async function destination(name: string): Promise<string> {
     const body = { name, origin: 'https://api.example', requests: [{ method: 'POST', path: '/' }] };
     return (await call('POST', '/destinations', body)).body.id;

@@ -54,7 +54,6 @@ describe.skipIf(noOpenssl).each(databases)('tokens with max_uses on %s', (_, dat
   });
   afterAll(async () => {
     for (const node of nodes.toReversed()) await node.close();
-    await receiver.close();
   });
   beforeEach(() => {
     receiver.received.length = 0;

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const card = { number: '4242424242424242', expiry: '12/30', cvc: '123' };
 const mask = { number: '{{ data.number | reveal_last: 4 }}', expiry: '{{ data.expiry }}' };
@@ -13,8 +12,8 @@ const rule = (container: string, transform: string, permissions = ['token:read']
   permissions,
 });
 
-describe.each(databases)('tokens on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('tokens on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   const create = (key: string, body: object) => server.call('POST', '/tokens', { key, body });
   const withRules = async (key: string, ...rules: object[]) =>

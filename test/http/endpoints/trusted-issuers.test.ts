@@ -1,23 +1,11 @@
 /** Issuers that an application trusts, and their keys. token-exchange.test.ts has the JWTs. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import {
-  exchange,
-  type Fixture,
-  IssuerKey,
-  local,
-  openFixture,
-  openIssuer,
-  type TestIssuer,
-} from '../../support/issuer.ts';
-import { serve } from '../../support/serve.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { exchange, type Fixture, IssuerKey, local, openFixture, openIssuer } from '../../support/issuer.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-describe('trusted issuers of an application', () => {
-  const server = serve(sqlite);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe('trusted issuers of an application', async () => {
+  const server = await openTestServer(sqlite);
+  const key = (await server.tenant()).key;
 
   const valid = { issuer: 'https://issuer.example', audience: 'a', claims: { sub: 'b' } };
   const create = (trusted_issuers: unknown, fields: object = {}) =>
@@ -76,22 +64,12 @@ describe('trusted issuers of an application', () => {
   });
 });
 
-describe('the keys of an issuer', () => {
+describe('the keys of an issuer', async () => {
   const [first, second] = [new IssuerKey('first'), new IssuerKey('second')];
-  let issuer: TestIssuer;
-  let server: TestServer;
-  let fixture: Fixture;
-  let app: { id: string };
-  beforeAll(async () => {
-    issuer = openIssuer(first);
-    server = await openTestServer(sqlite, local);
-    fixture = await openFixture(server, issuer, first);
-    app = await fixture.application();
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
-  });
+  const issuer = openIssuer(first);
+  const server = await openTestServer(sqlite, local);
+  const fixture: Fixture = await openFixture(server, issuer, first);
+  const app: { id: string } = await fixture.application();
 
   const status = async (signer = first) =>
     (await exchange(server, fixture.clientId(app), signer.jwt(fixture.claims()))).status;
@@ -149,7 +127,6 @@ describe('the keys of an issuer', () => {
     const answer = await exchange(server, trusting.clientId({ id }), trusting.jwt());
     expect(answer.status).toBe(503);
     expect(lone.requests).not.toContain('/jwks');
-    await lone.close();
   });
 
   test('are fetched from jwks_uri without discovery', async () => {
@@ -167,6 +144,5 @@ describe('the keys of an issuer', () => {
     expect((await exchange(strict, trusting.clientId({ id }), trusting.jwt())).status).toBe(503);
     expect(issuer.requests).toEqual([]);
     expect(strict.logged.join()).toContain('set SALLYPORT_ISSUER_NETWORKS to allow it');
-    await strict.close();
   });
 });

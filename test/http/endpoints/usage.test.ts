@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'bun:test';
 import { hideTable } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiResponse, databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
 const minute = 60_000;
 
-describe.each(databases)('usage on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+describe.each(databases)('usage on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
 
   const now = () => new Date(server.clock.now()).toISOString();
   const get = async (key: string, path: string) => (await server.call('GET', path, { key })).body;
@@ -234,7 +233,6 @@ describe.each(databases)('unwritten usage on %s', (_, database) => {
     await node.close();
     const { body } = await server.call('GET', `/applications/${created.id}`, { key });
     expect(body.last_used_at).toBe(new Date(server.clock.now()).toISOString());
-    await server.close();
   });
 
   test('is retried after a database error, which is logged', async () => {
@@ -249,6 +247,5 @@ describe.each(databases)('unwritten usage on %s', (_, database) => {
     await server.flush();
     const { body } = await server.call('GET', `/applications/${made.id}/usage`, { key });
     expect(body.uses).toHaveLength(1);
-    await server.close();
   });
 });

@@ -1,5 +1,5 @@
 /** A key that loses access while its request waits gets the answer of a request that is sent afterwards. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { beforeAll, describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
 import { noOpenssl } from '../../support/certificates.ts';
 import {
@@ -30,10 +30,6 @@ describe.skipIf(noOpenssl)('a request that waits', () => {
         return ['127.0.0.1'];
       },
     });
-  });
-  afterAll(async () => {
-    await server.close();
-    await receiver.close();
   });
 
   interface Setting {

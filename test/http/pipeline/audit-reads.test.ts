@@ -1,8 +1,7 @@
 /** SALLYPORT_AUDIT_READS: which reads the audit log records. */
+
 import { describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const read = { permissions: ['token:read'] };
@@ -75,7 +74,7 @@ describe.each(databases)('on %s', (_, database) => {
   });
 
   test('masked reads are written when the service stops', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-reads-'));
+    const folder = temporaryFolder();
     const url = await database.createMigrated(folder);
     const open = () =>
       openTestServer(url, { SALLYPORT_AUDIT_READS: 'all', SALLYPORT_MASTER_KEY: testMasterKey });
@@ -87,7 +86,6 @@ describe.each(databases)('on %s', (_, database) => {
     const { body } = await next.call('GET', '/logs?operation=token.read', { key });
     expect(body.data).toMatchObject([{ resource: { ids: ['notes'] }, count: 3 }]);
     await next.close();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   test('off: no read is recorded', async () => {

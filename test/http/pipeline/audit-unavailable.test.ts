@@ -3,13 +3,12 @@ import { type Route, takesIdempotencyKey } from '../../../src/http/pipeline/rout
 import { routes } from '../../../src/http/routes.ts';
 import { allRows, failInserts } from '../../support/database.ts';
 import { routeCaller } from '../../support/route-access.ts';
-import { serve } from '../../support/serve.ts';
-import { type ApiResponse, databases } from '../../support/test-server.ts';
+import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 const changing = routes.filter(({ kind }) => kind === 'change');
 
-describe.each(databases)('when the audit log cannot be written on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('when the audit log cannot be written on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   /** The responses to requests while the audit log cannot be written, and to the last one afterwards. */
   async function rejectedThenDone(route: Route, requests: readonly Record<string, string>[]) {

@@ -1,9 +1,8 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
 import { unknownKey } from '../../support/keys.ts';
 import { rawRequest } from '../../support/raw-http.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const requestId = 'SVC-REQUEST-ID: fixed';
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -12,13 +11,10 @@ const guarded = routes
   .filter(({ kind }) => kind !== 'open')
   .map(({ method, path }) => `${method} ${path.replace(':id', someId)}`);
 
-describe.each(databases)('authentication on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('authentication on %s', async (_, database) => {
+  const server = await openTestServer(database);
   /** Header lines with every kind of invalid key. */
-  let bad: Record<string, string[]>;
-  beforeAll(async () => {
-    bad = await badKeys();
-  });
+  const bad: Record<string, string[]> = await badKeys();
 
   async function session(web: { key: string }, backend: string): Promise<string> {
     const { body } = await server.call('POST', '/sessions', { key: web.key });

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { addressOf } from '../../../src/config/ip-address.ts';
 import { readConfig } from '../../../src/config/settings.ts';
 import { parseTrust } from '../../../src/config/trusted-proxies.ts';
@@ -158,14 +158,9 @@ describe('the client address', () => {
   });
 });
 
-describe('the audit log', () => {
-  let trusting: TestServer;
-  let wary: TestServer;
-  beforeAll(async () => {
-    trusting = await openTestServer(sqlite, { SALLYPORT_TRUSTED_PROXIES: '127.0.0.0/8' });
-    wary = await openTestServer(sqlite);
-  });
-  afterAll(() => Promise.all([trusting.close(), wary.close()]));
+describe('the audit log', async () => {
+  const trusting = await openTestServer(sqlite, { SALLYPORT_TRUSTED_PROXIES: '127.0.0.0/8' });
+  const wary = await openTestServer(sqlite);
 
   async function changedFrom(server: TestServer): Promise<string> {
     const { key } = await server.tenant();

@@ -33,7 +33,6 @@ describe.each(databases)('when only credentials can be read on %s', (_, database
   });
   afterAll(async () => {
     process.off('unhandledRejection', note);
-    await server.close();
   });
 
   test.each(['/applications', '/tokens', '/sessions', '/logs', '/tenants/self'])(

@@ -1,28 +1,26 @@
 /** The audit entries of denials: what was denied, why, and what is missing. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const all = ['token:read', 'token:update', 'token:delete', 'token:create'];
 const rule = { priority: 1, container: '/other/', transform: 'mask', permissions: all };
 
-describe.each(databases)('the entry of a denial on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  let desk: { id: string; key: string };
-  beforeAll(async () => {
-    ({ key: management } = await server.tenant());
-    desk = await server.application(management, { permissions: [], rules: [rule] });
-    for (const [id, container] of [
-      ['card-1', '/cards/42/'],
-      ['card-2', '/cards/42/'],
-      ['mine', '/other/'],
-    ])
-      await server.call('POST', '/tokens', {
-        key: management,
-        body: { id, container, data: { a: 1 }, mask: 'm' },
-      });
+describe.each(databases)('the entry of a denial on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key: management } = await server.tenant();
+  const desk: { id: string; key: string } = await server.application(management, {
+    permissions: [],
+    rules: [rule],
   });
+  for (const [id, container] of [
+    ['card-1', '/cards/42/'],
+    ['card-2', '/cards/42/'],
+    ['mine', '/other/'],
+  ])
+    await server.call('POST', '/tokens', {
+      key: management,
+      body: { id, container, data: { a: 1 }, mask: 'm' },
+    });
 
   /** The entries of denials since the last call. */
   const denials = async (key = management) => {

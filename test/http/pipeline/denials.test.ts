@@ -1,21 +1,15 @@
 /** A 403 names the missing permission, and the reason if that reveals nothing. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const read = 'token:read';
 const card = { id: 'card-42', container: '/customers/42/' };
 const rule = { priority: 1, container: '/customers/', transform: 'reveal', permissions: [read] };
 
-describe.each(databases)('denials on %s', (_, database) => {
-  const server = serve(database);
-  let management: string;
-  let tenant: string;
-
-  beforeAll(async () => {
-    ({ key: management, id: tenant } = await server.tenant());
-  });
+describe.each(databases)('denials on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key: management, id: tenant } = await server.tenant();
 
   async function decision(credential: string, permission: string, resource: object, key = management) {
     const body = { credential, permission, resource };

@@ -4,8 +4,7 @@ import { fail } from '../../../src/domain/error.ts';
 import { openEndpoint, readEndpoint, reply, route } from '../../../src/http/pipeline/route.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
 import { OpenApi } from '../../support/openapi.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const deprecated = { since: '2027-01-31', sunset: '2027-07-31', link: 'https://sallyport.example/changes' };
 const docs = { tag: 'Tenants', summary: 'Get the old thing' } as const;
@@ -30,7 +29,7 @@ const routes = [
   ),
 ];
 
-const server = serve(sqlite, {}, undefined, { routes });
+const server = await openTestServer(sqlite, {}, undefined, { routes });
 
 test('a deprecated endpoint says since when, until when and where to read about it, also in errors', async () => {
   const { key } = await server.tenant();

@@ -1,7 +1,6 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { rawRequest, sendRaw } from '../../support/raw-http.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const fields = JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] });
 const length = `Content-Length: ${fields.length}`;
@@ -29,12 +28,9 @@ const rejected: [what: string, headers: string[], body: string, status: number][
   ['a thousand headers', [length, ...Array(1000).fill('X-Odd: a')], fields, 431],
 ];
 
-describe('framing', () => {
-  const server = serve(sqlite);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe('framing', async () => {
+  const server = await openTestServer(sqlite);
+  const key = (await server.tenant()).key;
 
   const count = async () => (await server.call('GET', '/applications', { key })).body.pagination.total_items;
   const post = (headers: string[], body: string) =>

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { KeyedRoute } from '../../../src/http/pipeline/route.ts';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { mount, noMount, unmount } from '../../support/mount.ts';
 import { authenticatedRoutes, routeCaller } from '../../support/route-access.ts';
 import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
@@ -23,7 +23,7 @@ const essential = [
 const auditedRead = 'searchTokens';
 
 describe.skipIf(noMount)('on a full disk', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sallyport-full-'));
+  const folder = temporaryFolder();
   const ballast = join(folder, 'ballast');
   const requests = new Map<KeyedRoute, () => Promise<{ status: number; body: { code?: string } }>>();
   let server: TestServer;
@@ -51,9 +51,7 @@ describe.skipIf(noMount)('on a full disk', () => {
     expect((await server.call('POST', '/tokens', { key: tenant.key, body: { data: 'x' } })).status).toBe(503);
   });
   afterAll(async () => {
-    await server.close();
     unmount(folder);
-    rmSync(folder, { recursive: true });
   });
 
   test.each(authenticatedRoutes.map((route) => [route.name, route] as const))(

@@ -3,8 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import { type ChangeRoute, takesIdempotencyKey } from '../../../src/http/pipeline/route.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { serve } from '../../support/serve.ts';
-import { databases, manyConnections } from '../../support/test-server.ts';
+import { databases, manyConnections, openTestServer } from '../../support/test-server.ts';
 
 const data = { number: '4242424242424242', name: 'Ada' };
 const rule = (transform: string, container = '/pci/') => ({
@@ -14,8 +13,8 @@ const rule = (transform: string, container = '/pci/') => ({
   permissions: ['token:create', 'token:update'],
 });
 
-describe.each(databases)('a retry with an Idempotency-Key on %s', (_, database) => {
-  const server = serve(database, manyConnections);
+describe.each(databases)('a retry with an Idempotency-Key on %s', async (_, database) => {
+  const server = await openTestServer(database, manyConnections);
 
   async function backend(transform: string) {
     const { key: management } = await server.tenant();

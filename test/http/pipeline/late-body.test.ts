@@ -1,15 +1,11 @@
 /** Access is checked after the body has arrived, so a revocation before that applies to the request. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { connect } from 'node:net';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('a request whose body arrives after a revocation, on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('a request whose body arrives after a revocation, on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const key = (await server.tenant()).key;
 
   /** Sends the headers, runs `meanwhile`, then sends the body. */
   async function interrupted(

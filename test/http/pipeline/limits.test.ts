@@ -1,8 +1,7 @@
-import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeEach, describe, expect, test } from 'bun:test';
 import { Limits, type Rates } from '../../../src/http/pipeline/limits.ts';
 import type { RequestInfo } from '../../../src/http/pipeline/request-info.ts';
 import { dumpDatabase, hideTable } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
 import { type ApiResponse, openTestServer, sqlite } from '../../support/test-server.ts';
 
 const rateLimitHeaders = ({ headers }: ApiResponse) => [
@@ -59,8 +58,8 @@ test('several limits are taken together or not at all, the strictest answers, an
   expect(retryAfter(90)).toBe(60); // for the token: all bytes but the last ten are back
 });
 
-describe('rate limits', () => {
-  const server = serve(sqlite, {
+describe('rate limits', async () => {
+  const server = await openTestServer(sqlite, {
     SALLYPORT_RATE_PER_KEY: '2',
     SALLYPORT_BURST_PER_KEY: '5',
     SALLYPORT_RATE_PER_ADDRESS: '4',
@@ -70,12 +69,8 @@ describe('rate limits', () => {
     SALLYPORT_TRUSTED_PROXIES: '127.0.0.1',
     SALLYPORT_METRICS_PORT: '0',
   });
-  let key: string;
-  let other: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-    other = (await server.tenant()).key;
-  });
+  const key = (await server.tenant()).key;
+  const other = (await server.tenant()).key;
   beforeEach(() => server.clock.advance(600_000));
 
   const get = (as: string | undefined, from = '192.0.2.1', path = '/applications') =>
@@ -189,7 +184,6 @@ describe('a request over the limit', () => {
     expect((await server.call('GET', '/applications', { key })).status).toBe(200);
     await hideTable(server.config.databaseUrl, 'application_keys');
     expect((await server.call('GET', '/applications', { key })).status).toBe(429);
-    await server.close();
   });
 });
 
@@ -205,6 +199,5 @@ describe('disabled limits', () => {
       const answer = await server.call('GET', '/applications', { key });
       expect([answer.status, ...rateLimitHeaders(answer)]).toEqual([200, null, null]);
     }
-    await server.close();
   });
 });

@@ -1,9 +1,9 @@
 /** Long computations pause, so that no request holds up the others. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
 import type { Steps } from '../../../src/domain/steps.ts';
 import { LongWork } from '../../../src/http/pipeline/long-work.ts';
-import { openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 /** An event loop that a test turns. Every look at the clock takes a millisecond. */
 class ManualTurns {
@@ -133,7 +133,7 @@ function countingTurns() {
   };
 }
 
-describe('requests about many rules', () => {
+describe('requests about many rules', async () => {
   const turns = countingTurns();
   const rules = Array.from({ length: 50 }, (_, at) => ({
     priority: at + 1,
@@ -143,28 +143,20 @@ describe('requests about many rules', () => {
   }));
   const grants = { permissions: ['decision:create'], rules };
   const resources = Array.from({ length: 100 }, (_, at) => ({ id: `t-${at}`, container: `/a/${at}/` }));
-  let server: TestServer;
-  let key: string;
-  let backend: { id: string; key: string };
-  let ids: string[];
-
-  beforeAll(async () => {
-    const env = { SALLYPORT_PROCESSING_PER_APPLICATION: '0' };
-    server = await openTestServer(sqlite, env, undefined, { turns });
-    ({ key } = await server.tenant());
-    backend = await server.application(key, grants);
-    ids = [backend.id];
-    for (let count = 0; count < 60; count++) ids.push((await server.application(key, grants)).id);
-    const web = await server.application(key, { type: 'public' });
-    for (let count = 0; count < 10; count++) {
-      const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
-      const rule = { priority: 1, transform: 'reveal', permissions: ['token:read'] };
-      const conditions = [{ attribute: 'container', operator: 'starts_with', value: `/a/${count}/` }];
-      const body = { nonce, rules: [{ ...rule, conditions }] };
-      await server.call('POST', '/sessions/authorize', { key: backend.key, body });
-    }
-  });
-  afterAll(() => server.close());
+  const env = { SALLYPORT_PROCESSING_PER_APPLICATION: '0' };
+  const server = await openTestServer(sqlite, env, undefined, { turns });
+  const { key } = await server.tenant();
+  const backend: { id: string; key: string } = await server.application(key, grants);
+  const ids: string[] = [backend.id];
+  for (let count = 0; count < 60; count++) ids.push((await server.application(key, grants)).id);
+  const web = await server.application(key, { type: 'public' });
+  for (let count = 0; count < 10; count++) {
+    const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
+    const rule = { priority: 1, transform: 'reveal', permissions: ['token:read'] };
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value: `/a/${count}/` }];
+    const body = { nonce, rules: [{ ...rule, conditions }] };
+    await server.call('POST', '/sessions/authorize', { key: backend.key, body });
+  }
 
   const evaluation = (id: string | undefined) => ({
     subject: { type: 'application', id },
@@ -264,7 +256,6 @@ test('a request that waits is rejected if its key is revoked; small requests do 
   isHeld = false;
   for (const work of released) work();
   expect((await second).status).toBe(401);
-  await server.close();
 });
 
 describe('the processing limit of an application', () => {
@@ -296,6 +287,5 @@ describe('the processing limit of an application', () => {
     expect((await server.call('DELETE', `/applications/${victim.id}`, { key })).status).toBe(204);
     server.clock.advance(60_000);
     expect((await list()).status).toBe(200);
-    await server.close();
   });
 });

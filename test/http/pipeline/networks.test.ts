@@ -1,22 +1,13 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
 
 const [inside, outside] = ['10.1.2.3', '192.0.2.9'];
 
-describe.each(databases)('allowed networks on %s', (_, database) => {
-  let server: TestServer;
-  let node: TestServer;
-  let key: string;
-  beforeAll(async () => {
-    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_TRUSTED_PROXIES: '127.0.0.1,10.9.9.9' };
-    server = await openTestServer(database, env);
-    node = await openTestServer(server.config.databaseUrl, env);
-    key = (await server.tenant()).key;
-  });
-  afterAll(async () => {
-    await node.close();
-    await server.close();
-  });
+describe.each(databases)('allowed networks on %s', async (_, database) => {
+  const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_TRUSTED_PROXIES: '127.0.0.1,10.9.9.9' };
+  const server = await openTestServer(database, env);
+  const node = await openTestServer(server.config.databaseUrl, env);
+  const key = (await server.tenant()).key;
 
   const fenced = (fields: object = {}) =>
     server.application(key, {

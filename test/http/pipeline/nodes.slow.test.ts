@@ -1,8 +1,7 @@
 /** Nodes in separate processes. `nodes.test.ts` has several in one process. */
+
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { temporaryFolder } from '../../support/cleanup.ts';
 import { type NodeProcess, startNode } from '../../support/start-node.ts';
 import { databases } from '../../support/test-server.ts';
 
@@ -13,13 +12,12 @@ describe.each(databases)('three processes on one %s', (_, database) => {
   let folder: string;
   let processes: NodeProcess[];
   beforeAll(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sallyport-test-'));
+    folder = temporaryFolder();
     const url = await database.createEmpty(folder);
     processes = await Promise.all(times(3, () => startNode(url)));
   });
   afterAll(async () => {
     await Promise.all(processes.map((process) => process.stop()));
-    rmSync(folder, { recursive: true, force: true });
   });
 
   async function call(at: number, path: string, key: string, body?: object) {

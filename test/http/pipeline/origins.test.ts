@@ -1,13 +1,9 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
-describe.each(databases)('allowed origins on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('allowed origins on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const key = (await server.tenant()).key;
 
   const shop = 'https://shop.example';
   const fields = { name: 'shop', type: 'public', permissions: ['token:read'] };

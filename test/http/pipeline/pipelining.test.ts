@@ -2,11 +2,10 @@
  * A connection that sends more before it has received a response: further requests, or a body without an end. Bun handles them
  * in one turn of the event loop, so others would wait. It closes the connection if a request waits for its response.
  */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { routes } from '../../../src/http/routes.ts';
 import { sendRaw } from '../../support/raw-http.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const fields = JSON.stringify({ name: 'x', type: 'private', permissions: ['token:read'] });
 const half = fields.length >> 1;
@@ -34,12 +33,9 @@ const names = Object.keys(kinds);
 const pairs = names.flatMap((first) => names.map((second) => [first, second]));
 const sequences = [...pairs, ...pairs.flatMap((pair) => names.map((third) => [...pair, third]))];
 
-describe.each(databases)('pipelined requests on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-  });
+describe.each(databases)('pipelined requests on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
 
   /** Sends all requests in one write. Returns the ids of those that were answered. */
   async function send(sequence: readonly string[], position: number): Promise<string[]> {
@@ -79,14 +75,12 @@ describe.each(databases)('pipelined requests on %s', (_, database) => {
   });
 });
 
-describe.each(databases)('a connection on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('a connection on %s', async (_, database) => {
+  const server = await openTestServer(database);
   const keys: string[] = [''];
-  beforeAll(async () => {
-    const { key } = await server.tenant();
-    const web = await server.application(key, { type: 'public' });
-    for (const each of [key, web.key]) keys.push(`SVC-API-KEY: ${each}\r\n`);
-  });
+  const { key } = await server.tenant();
+  const web = await server.application(key, { type: 'public' });
+  for (const each of [key, web.key]) keys.push(`SVC-API-KEY: ${each}\r\n`);
 
   const lines = [
     ...routes.map(({ method, path }) => `${method} ${path.replaceAll(/:\w+|\*/g, 'x')}`),

@@ -1,8 +1,7 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { builtIn } from '../../../src/domain/permission.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
@@ -20,12 +19,9 @@ function namesIn(headers: Headers, name: string): string[] | undefined {
   return headers.get(name)?.split(', ').sort();
 }
 
-describe('the protocol', () => {
-  const server = serve(sqlite);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe('the protocol', async () => {
+  const server = await openTestServer(sqlite);
+  const key = (await server.tenant()).key;
 
   test.each(['x', 'a.b_c:d-9', 'f'.repeat(128), crypto.randomUUID()])(
     'the request id %s is returned',

@@ -1,8 +1,7 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { Failure, fail } from '../../../src/domain/error.ts';
 import { quota } from '../../../src/http/pipeline/quota.ts';
 import { failInserts } from '../../support/database.ts';
-import { serve } from '../../support/serve.ts';
 import {
   Clock,
   databases,
@@ -13,12 +12,9 @@ import {
 
 const settings = { SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '5', SALLYPORT_MASTER_KEY: testMasterKey };
 
-describe.each(databases)('pending sessions on %s', (_, database) => {
-  const server = serve(database, { ...settings, ...manyConnections });
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('pending sessions on %s', async (_, database) => {
+  const server = await openTestServer(database, { ...settings, ...manyConnections });
+  const key = (await server.tenant()).key;
 
   const application = () => server.application(key, { type: 'public' });
   const create = (web: { key: string }) => server.call('POST', '/sessions', { key: web.key });
@@ -87,16 +83,12 @@ describe.each(databases)('pending sessions on %s', (_, database) => {
     for (let i = 0; i < 4; i++) expect((await create(web)).status).toBe(201);
     other.clock.advance(1000);
     expect((await there()).status).toBe(429);
-    await other.close();
   });
 });
 
-describe.each(databases)('active sessions with long rules on %s', (_, database) => {
-  const server = serve(database, { ...settings, ...manyConnections });
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('active sessions with long rules on %s', async (_, database) => {
+  const server = await openTestServer(database, { ...settings, ...manyConnections });
+  const key = (await server.tenant()).key;
 
   const rules = (count: number) =>
     Array.from({ length: count }, (_, n) => ({

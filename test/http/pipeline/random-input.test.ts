@@ -1,8 +1,7 @@
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { rawRequest, sendAndClose, sendRaw } from '../../support/raw-http.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const fields = { name: 'x', type: 'private', permissions: ['token:read'] };
 const json = (given: object = {}) => JSON.stringify({ ...fields, ...given });
@@ -107,12 +106,9 @@ const anyFields = fc.record(
 );
 const settings = { seed: 20_261_115, numRuns: 80 };
 
-describe.each(databases)('hostile input on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  beforeAll(async () => {
-    key = (await server.tenant()).key;
-  });
+describe.each(databases)('hostile input on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const key = (await server.tenant()).key;
 
   const everything = async () => (await server.call('GET', '/applications?size=100', { key })).body;
 

@@ -1,10 +1,9 @@
 /** Large requests, pages and responses take memory from a limit, before it is used and until the response was sent. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import type { Failure } from '../../../src/domain/error.ts';
 import { JsonText } from '../../../src/domain/json-text.ts';
 import { memoryLimits, RequestMemory, Reservation } from '../../../src/http/pipeline/request-memory.ts';
-import { serve } from '../../support/serve.ts';
-import { databases } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 import { until } from '../../support/until.ts';
 
 const mebibyte = 1_048_576;
@@ -134,31 +133,9 @@ test('a response counts while the client does not read it, until the client disc
   await until('no reserved bytes', () => memory.reservedBytes === 0);
 });
 
-describe.each(databases)('large requests on %s', (_, database) => {
+describe.each(databases)('large requests on %s', async (_, database) => {
   const memory = new RequestMemory({ perApplication: 8 * mebibyte, total: 16 * mebibyte });
-  const server = serve(database, {}, undefined, { memory });
-  let application: string;
-  let key: string;
-  let other: string;
-  let asked: string;
-  beforeAll(async () => {
-    const management = await server.tenant();
-    const permissions = ['token:read', 'token:create', 'token:update', 'token:search'];
-    const rules = [{ priority: 1, transform: 'reveal', container: '/', permissions }];
-    ({ id: application, key } = await server.application(management.key, {
-      permissions: ['log:read', 'decision:create', 'access:review'],
-      rules,
-    }));
-    ({ key: other } = await server.application(management.key, { permissions: [], rules }));
-    const many = Array.from({ length: 50 }, (_, n) => ({
-      ...rules[0],
-      container: `/${'a'.repeat(200)}/${n}/`,
-    }));
-    ({ key: asked } = await server.application(management.key, { permissions: [], rules: many }));
-    await server.application(management.key, { permissions: [], rules: many });
-    for (const id of ['one', 'two', 'three']) expect((await create({ id: `large-${id}` })).status).toBe(201);
-    expect((await create({ id: 'small', data: { name: 'x' } })).status).toBe(201);
-  });
+  const server = await openTestServer(database, {}, undefined, { memory });
 
   const large = {
     data: { text: 'x'.repeat(900_000), name: 'Ada Lovelace' },
@@ -166,6 +143,23 @@ describe.each(databases)('large requests on %s', (_, database) => {
   };
   const create = (fields: object, headers = {}) =>
     server.call('POST', '/tokens', { key, body: { ...large, ...fields }, headers });
+
+  const management = await server.tenant();
+  const permissions = ['token:read', 'token:create', 'token:update', 'token:search'];
+  const rules = [{ priority: 1, transform: 'reveal', container: '/', permissions }];
+  const { id: application, key } = await server.application(management.key, {
+    permissions: ['log:read', 'decision:create', 'access:review'],
+    rules,
+  });
+  const { key: other } = await server.application(management.key, { permissions: [], rules });
+  const many = Array.from({ length: 50 }, (_, n) => ({
+    ...rules[0],
+    container: `/${'a'.repeat(200)}/${n}/`,
+  }));
+  const { key: asked } = await server.application(management.key, { permissions: [], rules: many });
+  await server.application(management.key, { permissions: [], rules: many });
+  for (const id of ['one', 'two', 'three']) expect((await create({ id: `large-${id}` })).status).toBe(201);
+  expect((await create({ id: 'small', data: { name: 'x' } })).status).toBe(201);
 
   const decide = () => {
     const resources = Array.from({ length: 100 }, (_, n) => ({ id: `token-${n}` }));

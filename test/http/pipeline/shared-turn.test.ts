@@ -1,10 +1,9 @@
 /** Reads that arrive together are handled together. */
 import { expect, test } from 'bun:test';
 import { arrivesWithOthers, requestEnded, sharedTurn } from '../../../src/http/pipeline/shared-turn.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 
 test('calls in the same turn of the event loop wait for the same promise', async () => {
   const first = sharedTurn();

@@ -1,10 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { z } from 'zod';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { allRows, auditEntries } from '../../support/database.ts';
 import { exchange, IssuerKey, local, openFixture, openIssuer } from '../../support/issuer.ts';
 import { authenticatedRoutes, routeCaller } from '../../support/route-access.ts';
-import { databases, openTestServer, type TestServer } from '../../support/test-server.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 const half = '\ud83d';
 /** Texts with an emoji where a text of 200 or 300 units would be cut, and texts with half a surrogate pair. */
@@ -30,19 +30,11 @@ function percentEncode(text: string): string {
 const isSubject = (text: string) => text.isWellFormed() && text.length <= 256;
 const isStored = (text: string) => /\ufffd|\\ud[89a-f][\da-f]{2}/i.test(text) || !text.isWellFormed();
 
-describe.each(databases)('texts with half a surrogate pair on %s', (_, database) => {
+describe.each(databases)('texts with half a surrogate pair on %s', async (_, database) => {
   const signer = new IssuerKey('one');
   const issuer = openIssuer(signer);
-  let server: TestServer;
-  let tenant: { id: string; key: string };
-  beforeAll(async () => {
-    server = await openTestServer(database, local);
-    tenant = await server.tenant();
-  });
-  afterAll(async () => {
-    await server.close();
-    await issuer.close();
-  });
+  const server = await openTestServer(database, local);
+  const tenant: { id: string; key: string } = await server.tenant();
 
   const headers = (text: string) => {
     const sent = Buffer.from(text).toString('latin1');

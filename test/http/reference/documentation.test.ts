@@ -3,10 +3,9 @@ import { describe, expect, test } from 'bun:test';
 import { buildDocs } from '../../../docs/site/build.ts';
 import { accepts } from '../../../src/http/pipeline/static-file.ts';
 import { allRoutes, routes } from '../../../src/http/routes.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
-const server = serve(sqlite);
+const server = await openTestServer(sqlite);
 
 const files = await buildDocs();
 const pages = new Map(

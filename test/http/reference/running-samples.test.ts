@@ -4,8 +4,7 @@ import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { example } from '../../../src/http/reference/examples.ts';
 import { type Operation, openApi, requestTarget } from '../../../src/http/reference/openapi.ts';
 import { routes } from '../../../src/http/routes.ts';
-import { serve } from '../../support/serve.ts';
-import { sqlite } from '../../support/test-server.ts';
+import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const document = openApi(routes, '1.2.3');
 /** `getHome` redirects. The others need a destination or an issuer; test/http/endpoints/proxy.test.ts and token-exchange.test.ts have both. */
@@ -26,8 +25,8 @@ const operations = Object.entries(document.paths)
   )
   .filter(([name]) => !elsewhere.includes(name));
 
-describe('the examples of the API reference', () => {
-  const server = serve(sqlite);
+describe('the examples of the API reference', async () => {
+  const server = await openTestServer(sqlite);
 
   /** Creates, in a new tenant, what the samples name. Returns the keys of the sample's callers, and its ids. */
   async function prepare(name: string) {

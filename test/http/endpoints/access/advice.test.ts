@@ -1,12 +1,11 @@
 /** `GET /access/advice`: unused grants and proposals for smaller ones. */
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 
-describe.each(databases)('the access advisor on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_AUDIT_READS: 'off' });
+describe.each(databases)('the access advisor on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'off' });
   let key: string;
   beforeEach(async () => {
     ({ key } = await server.tenant());

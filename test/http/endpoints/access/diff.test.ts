@@ -1,14 +1,13 @@
 /** `GET /access/diff`: who gained and lost access between two times. */
+
 import { beforeEach, describe, expect, test } from 'bun:test';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { accessOf } from '../../../../src/domain/access/change.ts';
 import { compilePolicy, type Policy } from '../../../../src/domain/policy.ts';
 import { quarantined } from '../../../../src/domain/quarantine.ts';
+import { temporaryFolder } from '../../../support/cleanup.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 type Entry = {
   application: { id: string; name: string };
@@ -27,8 +26,8 @@ const rule = (container: string, transform: string, permissions = ['token:read']
   permissions,
 });
 
-describe.each(databases)('the history of access on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('the history of access on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let tenant: { id: string; key: string };
   beforeEach(async () => {
     server.clock.advance(hour);
@@ -201,7 +200,7 @@ describe.each(databases)('the history of access on %s', (_, database) => {
   });
 
   test('starts with the first entry that was not archived, and says so', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sallyport-diff-'));
+    const folder = temporaryFolder();
     const from = now();
     const desk = await application('desk', rule('/', 'mask'));
     await change('PUT', desk.id, { name: 'desk', rules: [rule('/', 'redact')] });

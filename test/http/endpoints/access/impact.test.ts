@@ -3,8 +3,7 @@ import { beforeEach, describe, expect, test } from 'bun:test';
 import { accessOf } from '../../../../src/domain/access/change.ts';
 import { compilePolicy } from '../../../../src/domain/policy.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const day = 24 * 60 * 60_000;
 const read = (container: string, transform: string, priority = 1) => ({
@@ -14,8 +13,8 @@ const read = (container: string, transform: string, priority = 1) => ({
   permissions: ['token:read'],
 });
 
-describe.each(databases)('the preview of an update on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_AUDIT_READS: 'all' });
+describe.each(databases)('the preview of an update on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_AUDIT_READS: 'all' });
   let tenant: { id: string; key: string };
   let desk: { id: string; key: string; name: string };
   beforeEach(async () => {

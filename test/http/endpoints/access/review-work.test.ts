@@ -5,13 +5,12 @@ import type { RunSteps } from '../../../../src/domain/steps.ts';
 import { runSteps } from '../../../../src/domain/steps.ts';
 import { reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { unknownKey } from '../../../support/keys.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const run: RunSteps = async (steps) => runSteps(steps);
 
-describe.each(databases)('the work of an access review on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('the work of an access review on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   async function tenantWith(count: number): Promise<string> {
     const { id: tenant } = await server.tenant();

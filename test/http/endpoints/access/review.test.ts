@@ -8,8 +8,7 @@ import { runSteps } from '../../../../src/domain/steps.ts';
 import { type FoundSubject, reviewAfter, reviewPage } from '../../../../src/http/endpoints/access/review.ts';
 import { ScanBudget } from '../../../../src/http/endpoints/access/subject-scan.ts';
 import { Random, randomContainer, randomGrants } from '../../../support/random-policy.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases, sqlite } from '../../../support/test-server.ts';
+import { databases, openTestServer, sqlite } from '../../../support/test-server.ts';
 
 type Entry = {
   subject: { type: string; id: string; name: string };
@@ -21,8 +20,8 @@ const riskiestFirst = ['reveal', 'mask', 'redact'];
 
 const run: RunSteps = async (steps) => runSteps(steps);
 
-describe.each(databases)('an access review on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('an access review on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let tenant: { id: string; key: string };
   beforeEach(async () => {
     tenant = await server.tenant();

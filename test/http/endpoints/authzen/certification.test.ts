@@ -1,5 +1,5 @@
 /** The AuthZEN 1.0 certification scenario, and the modules of the conformance suite. */
-import { beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { loadFixture } from '../../../support/authzen/fixture.ts';
 import { type Endpoint, type Module, modules } from '../../../support/authzen/modules.ts';
 import {
@@ -10,8 +10,7 @@ import {
   type ScenarioCase,
   subjectSearch,
 } from '../../../support/authzen/scenario.ts';
-import { serve } from '../../../support/serve.ts';
-import { type ApiResponse, databases } from '../../../support/test-server.ts';
+import { type ApiResponse, databases, openTestServer } from '../../../support/test-server.ts';
 
 const base = 'https://pdp.example.com';
 /** Sections that apply to responses in general, tested below or with every case. */
@@ -37,15 +36,12 @@ const paths: Record<Endpoint, string> = {
   'action-search': '/access/v1/search/action',
 };
 
-describe.each(databases)('the AuthZEN certification scenario on %s', (_, database) => {
-  const server = serve(database, { SALLYPORT_PUBLIC_URL: base });
-  let key: string;
-  beforeAll(async () => {
-    const management = (await server.tenant()).key;
-    await loadFixture((...asked) => server.call(...asked), management);
-    const permissions = ['decision:create', 'access:review'];
-    key = (await server.application(management, { name: 'gateway', permissions })).key;
-  });
+describe.each(databases)('the AuthZEN certification scenario on %s', async (_, database) => {
+  const server = await openTestServer(database, { SALLYPORT_PUBLIC_URL: base });
+  const management = (await server.tenant()).key;
+  await loadFixture((...asked) => server.call(...asked), management);
+  const permissions = ['decision:create', 'access:review'];
+  const key = (await server.application(management, { name: 'gateway', permissions })).key;
 
   /** Sends the key as a bearer token, like a gateway. */
   const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>

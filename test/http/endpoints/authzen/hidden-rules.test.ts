@@ -1,7 +1,6 @@
 /** What AuthZEN answers reveal about subjects whose key the caller does not send. */
-import { beforeAll, describe, expect, test } from 'bun:test';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { describe, expect, test } from 'bun:test';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const rule = (container: string, transform: string, ...permissions: string[]) => ({
   priority: 1,
@@ -10,45 +9,39 @@ const rule = (container: string, transform: string, ...permissions: string[]) =>
   permissions,
 });
 
-describe.each(databases)('the rules of an AuthZEN subject on %s', (_, database) => {
-  const server = serve(database);
-  let key: string;
-  let subjects: { type: string; id: string }[];
-  beforeAll(async () => {
-    ({ key } = await server.tenant());
-    const token = { id: 'card-42', container: '/customers/42/', data: 'secret' };
-    expect((await server.call('POST', '/tokens', { key, body: token })).status).toBe(201);
-    const rules = {
-      all: [rule('/', 'mask', 'token:read', 'invoice:read')],
-      customers: [
-        { ...rule('/customers/', 'mask', 'token:read', 'invoice:read'), description: 'For support' },
-      ],
-      customer: [rule('/customers/42/', 'mask', 'token:read', 'invoice:read')],
-      revealed: [rule('/customers/42/', 'reveal', 'token:read')],
-      elsewhere: [rule('/elsewhere/', 'mask', 'token:read')],
-      other: [rule('/customers/42/', 'mask', 'token:delete')],
-      suspect: [rule('/customers/', 'reveal', 'token:read', 'token:delete')],
-    };
-    subjects = [{ type: 'user', id: 'unknown' }];
-    for (const [name, some] of Object.entries(rules)) {
-      const { id } = await server.application(key, { name, permissions: undefined, rules: some });
-      subjects.push({ type: 'user', id: name }, { type: 'application', id });
-      if (name === 'suspect') await server.call('POST', `/applications/${id}/quarantine`, { key });
-    }
-    const authorizer = await server.application(key, { permissions: undefined, rules: rules.customers });
-    const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
-    for (const value of ['/customers/', '/customers/42/']) {
-      const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
-      const conditions = [{ attribute: 'container', operator: 'starts_with', value }];
-      const granted = [{ priority: 1, conditions, transform: 'reveal', permissions: ['token:read'] }];
-      const body = { nonce, rules: granted };
-      expect((await server.call('POST', '/sessions/authorize', { key: authorizer.key, body })).status).toBe(
-        204,
-      );
-    }
-    const { data } = (await server.call('GET', '/sessions', { key })).body;
-    subjects.push(...data.map(({ id }: { id: string }) => ({ type: 'session', id })));
-  });
+describe.each(databases)('the rules of an AuthZEN subject on %s', async (_, database) => {
+  const server = await openTestServer(database);
+  const { key } = await server.tenant();
+  const token = { id: 'card-42', container: '/customers/42/', data: 'secret' };
+  expect((await server.call('POST', '/tokens', { key, body: token })).status).toBe(201);
+  const rules = {
+    all: [rule('/', 'mask', 'token:read', 'invoice:read')],
+    customers: [{ ...rule('/customers/', 'mask', 'token:read', 'invoice:read'), description: 'For support' }],
+    customer: [rule('/customers/42/', 'mask', 'token:read', 'invoice:read')],
+    revealed: [rule('/customers/42/', 'reveal', 'token:read')],
+    elsewhere: [rule('/elsewhere/', 'mask', 'token:read')],
+    other: [rule('/customers/42/', 'mask', 'token:delete')],
+    suspect: [rule('/customers/', 'reveal', 'token:read', 'token:delete')],
+  };
+  const subjects: { type: string; id: string }[] = [{ type: 'user', id: 'unknown' }];
+  for (const [name, some] of Object.entries(rules)) {
+    const { id } = await server.application(key, { name, permissions: undefined, rules: some });
+    subjects.push({ type: 'user', id: name }, { type: 'application', id });
+    if (name === 'suspect') await server.call('POST', `/applications/${id}/quarantine`, { key });
+  }
+  const authorizer = await server.application(key, { permissions: undefined, rules: rules.customers });
+  const web = await server.application(key, { type: 'public', permissions: ['token:create'] });
+  for (const value of ['/customers/', '/customers/42/']) {
+    const { nonce } = (await server.call('POST', '/sessions', { key: web.key })).body;
+    const conditions = [{ attribute: 'container', operator: 'starts_with', value }];
+    const granted = [{ priority: 1, conditions, transform: 'reveal', permissions: ['token:read'] }];
+    const body = { nonce, rules: granted };
+    expect((await server.call('POST', '/sessions/authorize', { key: authorizer.key, body })).status).toBe(
+      204,
+    );
+  }
+  const { data } = (await server.call('GET', '/sessions', { key })).body;
+  subjects.push(...data.map(({ id }: { id: string }) => ({ type: 'session', id })));
 
   const resources = [
     { type: 'token', id: 'card-42' },

@@ -1,8 +1,7 @@
 /** How AuthZEN requests map to applications, sessions, permissions and tokens. */
 import { beforeEach, describe, expect, test } from 'bun:test';
 import { unknownKey } from '../../../support/keys.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const [evaluation, evaluations] = ['/access/v1/evaluation', '/access/v1/evaluations'];
 const subjects = '/access/v1/search/subject';
@@ -10,8 +9,8 @@ const read = { name: 'read' };
 const card = { type: 'token', id: 'card-42' };
 const rule = { priority: 1, container: '/customers/', transform: 'mask', permissions: ['token:read'] };
 
-describe.each(databases)('AuthZEN on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('AuthZEN on %s', async (_, database) => {
+  const server = await openTestServer(database);
   let key: string;
   let desk: { id: string; key: string };
 

@@ -8,8 +8,7 @@ import {
   type TodoUser,
   users,
 } from '../../../support/authzen/todo.ts';
-import { serve } from '../../../support/serve.ts';
-import { databases } from '../../../support/test-server.ts';
+import { databases, openTestServer } from '../../../support/test-server.ts';
 
 const rule = (container: string, ...permissions: string[]) => ({
   priority: 1,
@@ -40,8 +39,8 @@ const withoutOwner: Policy = ({ role }) => ({
   permissions: role === 'viewer' ? read : [...read, create, ...edit],
 });
 
-describe.each(databases)('the AuthZEN todo scenario on %s', (_, database) => {
-  const server = serve(database);
+describe.each(databases)('the AuthZEN todo scenario on %s', async (_, database) => {
+  const server = await openTestServer(database);
 
   /** Creates a tenant with the users as applications. Returns its management key and the key of a gateway. */
   async function load(policy: Policy) {
