@@ -120,6 +120,7 @@ export const topics: Readonly<Record<string, Topic>> = {
     'api',
     'Manage destinations: services where tokens are used without being seen.',
     () => import('./commands/destinations.ts'),
+    () => import('./commands/destination-presets.ts'),
   ),
   can: topic(
     'api',

@@ -43,7 +43,8 @@ export function describeRequest(request: DescribedRequest): string {
       ? ['a stream of any content']
       : ['the status', ...reply.map((part) => part || 'the whole body')];
   const sends = body ? ['any content'] : [];
-  const lists = Object.entries({ inserts, query, headers, sends, returns })
+  const allows = path.endsWith('/*') ? ['every path below, with all that the secrets can do there'] : [];
+  const lists = Object.entries({ allows, inserts, query, headers, sends, returns })
     .filter(([, list]) => list.length > 0)
     .map(([label, list]) => `${label} ${list.join(', ')}`);
   const texts = [name && `name ${name}`, description && `description ${JSON.stringify(description)}`];

@@ -5,11 +5,13 @@ import {
   etagOf,
 } from '../../../sdk/src/sallyport.ts';
 import { describeRequest } from '../../domain/describe-destination.ts';
+import { parseKey } from '../../domain/key.ts';
 import { type Call, type Option, option, type RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
 import { confirm, fileOption, only, pairsOf, yesOption } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
 import { idShape, ifMatchOf, unquoted } from './apps.ts';
+import { onlyOption, presetFields, presetNames } from './destination-presets.ts';
 
 /** Values are secret, so arguments have the files. */
 const headerOption = option(
@@ -38,18 +40,25 @@ export const commands: readonly RemoteCommand[] = [
     options: [
       option('name TEXT', 'Name in the path /proxy/NAME/…, unique in the tenant.'),
       option('origin ORIGIN', 'Such as https://api.payments.example.'),
+      option('preset PRESET', 'Preset with origin and requests. Other options override it.', presetNames),
+      onlyOption,
       ...fieldOptions,
     ],
     summary: 'Create a destination: an HTTPS service where tokens can be used without being seen.',
-    details: 'Pass the requests with --file. Access rules contain the id that is printed.',
+    details:
+      'Pass the requests with --file or --preset; `destinations presets` shows what a preset allows. With --preset, --key-file has the key of the other service, and your own key comes from SALLYPORT_KEY or a profile. Access rules contain the id that is printed.',
     examples: [
+      'sallyport destinations create --preset stripe --only charges --key-file stripe.key',
       'sallyport destinations create --file payments.json --header-file authorization=payments.secret',
       'pass show payments | sallyport destinations create --file payments.json --header-file authorization=-',
     ],
     call: async (call) =>
       show(
         call,
-        await call.service.destinations.create((await sentFields(call)) as unknown as DestinationCreate),
+        await call.service.destinations.create({
+          ...(await presetOf(call)),
+          ...(await sentFields(call)),
+        } as DestinationCreate),
       ),
   },
   {
@@ -114,6 +123,25 @@ async function remove(call: Call): Promise<number> {
   await confirm(call, `Delete the destination "${name}" (${origin})? Its rules then match nothing.`);
   await call.service.destinations.delete(id, { ifMatch: etagOf(found) });
   return call.printResult({ deleted: id }, `deleted ${id}`);
+}
+
+/** The fields of `--preset`. Its key may be missing if another option has the headers. */
+async function presetOf({ options, input }: Call): Promise<Partial<DestinationCreate>> {
+  const [preset, file] = [options.value('preset'), options.value('key-file')];
+  const groups = options.values(onlyOption.name);
+  if (preset === undefined) {
+    if (groups) throw new UsageError('--only needs --preset');
+    return {};
+  }
+  if (file === undefined && !options.values(headerOption.name))
+    throw new UsageError('--preset needs the key of the service', 'pass --key-file');
+  const key = file === undefined ? undefined : (await input.text(file, '--key-file')).trim();
+  if (key !== undefined && parseKey(key))
+    throw new UsageError(
+      `--key-file ${file} has a key of Sallyport: it would be sent to ${preset}`,
+      'with --preset, pass the key of the other service, and your own key in SALLYPORT_KEY',
+    );
+  return presetFields(preset, groups, key);
 }
 
 /** The fields of `--file`. Options override them. */

@@ -80,7 +80,7 @@ function profileOf(options: Options, terminal: Terminal): Profile | undefined {
   const { SALLYPORT_URL, SALLYPORT_KEY, SALLYPORT_CLIENT_ID, SALLYPORT_PROFILE } = terminal.env;
   const flag = options.value('profile');
   const hasOptions =
-    options.value('url') !== undefined || options.value('key-file') !== undefined || options.on('key-stdin');
+    options.value('url') !== undefined || ownKeyFile(options) !== undefined || options.on('key-stdin');
   if (flag !== undefined && hasOptions)
     throw new UsageError('--profile cannot be combined with --url, --key-file or --key-stdin');
   const isOverridden = hasOptions || SALLYPORT_URL || SALLYPORT_KEY || SALLYPORT_CLIENT_ID;
@@ -89,6 +89,11 @@ function profileOf(options: Options, terminal: Terminal): Profile | undefined {
   const profile = readProfiles(terminal).get(named ?? defaultProfile);
   if (profile || named === undefined) return profile;
   throw new UsageError(`there is no profile "${named}"`, `run \`sallyport login --profile ${named}\``);
+}
+
+/** With `--preset`, the file has the key of another service. */
+function ownKeyFile(options: Options): string | undefined {
+  return options.value('preset') === undefined ? options.value('key-file') : undefined;
 }
 
 export function serviceUrl(options: Options, terminal: Terminal): string {
@@ -129,7 +134,7 @@ export async function keyOf(
   input: Input,
 ): Promise<string | (() => Promise<string>)> {
   const { env } = terminal;
-  const file = options.value('key-file');
+  const file = ownKeyFile(options);
   if (file !== undefined && options.on('key-stdin')) {
     throw new UsageError('--key-file and --key-stdin cannot both be given');
   }

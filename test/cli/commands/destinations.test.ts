@@ -66,6 +66,58 @@ test('headers come from files or standard input, and replace all headers of the 
   expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('no such file')]);
 });
 
+const preset = (...more: string[]) => ['destinations', 'create', '--preset', ...more];
+const withKey = (...more: string[]) => preset(...more, '--key-file', path('secret'));
+
+test.each([
+  ['adyen', 'x-api-key'],
+  ['anthropic', 'x-api-key'],
+  ['github', 'authorization'],
+  ['openai', 'authorization'],
+  ['slack', 'authorization'],
+  ['stripe', 'authorization'],
+])('the preset %s makes a destination with a key in %s, and is shown before', async (name, header) => {
+  const { code, out } = await call(withKey(name, '--json'));
+  expect([code, JSON.parse(out)]).toMatchObject([0, { name, header_names: [header] }]);
+  expect(out).not.toContain('sk_live');
+  const shown = await call(['destinations', 'presets', name, '--json']);
+  const { requests, headers, ...allowed } = JSON.parse(shown.out);
+  expect(headers).toBeUndefined();
+  expect(JSON.parse(out)).toMatchObject(allowed);
+  const text = (await call(['destinations', 'presets', name])).out;
+  for (const { method, path } of requests) expect(text).toContain(`${method} ${path}: `);
+  expect((await call(['destinations', 'presets'])).out).toContain(`${name} `);
+});
+
+test('a preset is narrowed to groups, and other options override it', async () => {
+  const one = await json(
+    withKey('stripe', '--only', 'refunds', '--only', 'cards', '--name', 'cards', '--origin', origin),
+  );
+  expect(one).toMatchObject({ name: 'cards', origin, header_names: ['authorization'] });
+  const names = one.requests.map(({ name }: { name: string }) => name);
+  expect(names).toEqual(['create_refund', 'get_refund', 'create_payment_method', 'attach_payment_method']);
+  const shown = await json(['destinations', 'presets', 'stripe', '--only', 'refunds']);
+  expect(shown.requests.map(({ name }: { name: string }) => name)).toEqual(['create_refund', 'get_refund']);
+});
+
+test.each([
+  ['an unknown preset', () => withKey('unknown'), 'adyen, anthropic'],
+  ['an unknown group', () => withKey('stripe', '--only', 'refund'), 'no such group'],
+  ['no key', () => preset('stripe'), '--preset needs the key'],
+  [
+    '--only without a preset',
+    () => ['destinations', 'create', '--file', path('payments.json'), '--only', 'cards'],
+    '--only needs',
+  ],
+  ['a key of Sallyport as the key', () => preset('stripe', '--key-file', path('own')), 'a key of Sallyport'],
+])('a preset with %s is an error, and nothing is created', async (_, args, message) => {
+  writeFileSync(path('own'), key);
+  const { code, err } = await call(args());
+  expect([code, err]).toEqual([2, expect.stringContaining(message)]);
+  expect(err).not.toContain(key);
+  expect(await json(['destinations', 'list'])).toEqual([]);
+});
+
 test('an update with the etag of an older version changes nothing', async () => {
   const { etag } = await created();
   const update = (...more: string[]) => call(['destinations', 'update', 'payments', ...more]);
