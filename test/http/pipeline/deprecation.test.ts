@@ -4,6 +4,7 @@ import { fail } from '../../../src/domain/error.ts';
 import { openEndpoint, readEndpoint, reply, route } from '../../../src/http/pipeline/route.ts';
 import { openApi } from '../../../src/http/reference/openapi.ts';
 import { OpenApi } from '../../support/openapi.ts';
+import { parseItem } from '../../support/structured-fields.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const deprecated = { since: '2027-01-31', sunset: '2027-07-31', link: 'https://sallyport.example/changes' };
@@ -40,7 +41,7 @@ test('a deprecated endpoint says since when, until when and where to read about 
   ] as const) {
     const { status: actual, headers } = await server.call('GET', path, { key });
     expect(actual).toBe(status);
-    expect(headers.get('deprecation')).toBe('@1801353600');
+    expect(parseItem(headers.get('deprecation') ?? '')).toBe('@1801353600');
     expect(headers.get('sunset')).toBe('Sat, 31 Jul 2027 00:00:00 GMT');
     expect(headers.get('link')).toBe('<https://sallyport.example/changes>; rel="deprecation"');
     expect(headers.get('access-control-expose-headers')).toEndWith(', Deprecation, Sunset, Link');
