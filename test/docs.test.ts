@@ -17,7 +17,12 @@ const commands = await allCommands();
 
 const root = join(import.meta.dirname, '..');
 const settingFlags = settingList.map(({ variable }) => flagOf(variable));
-const paths = [...filesIn('.', /\.md$/, false), 'test/README.md', ...filesIn('docs', /\.md$/)];
+const paths = [
+  ...filesIn('.', /\.md$/, false),
+  'test/README.md',
+  'test/reader-test.md',
+  ...filesIn('docs', /\.md$/),
+];
 
 function filesIn(folder: string, pattern: RegExp, recursive = true): string[] {
   return readdirSync(join(root, folder), { recursive, encoding: 'utf8' })

@@ -7,6 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type BuildOptions, pack, type StaticFile } from '../../src/http/pipeline/static-file.ts';
+import type { Section } from './search.js';
 
 const mount = '/docs';
 const folder = join(import.meta.dirname, '..');
@@ -46,7 +47,8 @@ export async function buildDocs(options?: BuildOptions): Promise<StaticFile[]> {
   const palette = readFileSync(join(folder, '../console/src/frame/palette.css'), 'utf8');
   const style = hashed('site.css', palette + read('site/site.css'));
   const sections = hashed('sections.json', JSON.stringify(pages.flatMap(({ sections }) => sections)));
-  const script = hashed('site.js', read('site/site.js').replace('SECTIONS', sections.path));
+  const scripts = read('site/search.js').replace('export ', '') + read('site/site.js');
+  const script = hashed('site.js', scripts.replace('SECTIONS', sections.path));
   const menu = menuOf(read('README.md'));
   const linked = new Set(
     pages.flatMap(({ html }) => Array.from(html.matchAll(/ (?:src|href)="([^"#]+)"/g), ([, path]) => path)),
@@ -128,14 +130,6 @@ function plain(html: string): string {
   return html.replace(/<[^>]*>/g, '').replace(/&([^;\s]+);/g, (all, name: string) => entities[name] ?? all);
 }
 
-/** A result of the search: a part of a page that begins with a heading. */
-interface Section {
-  readonly path: string;
-  readonly page: string;
-  readonly heading: string;
-  readonly text: string;
-}
-
 function sectionsOf(path: string, title: string, html: string): Section[] {
   return html
     .split(/(?=<h[1-4] id=")/)
@@ -146,7 +140,8 @@ function sectionsOf(path: string, title: string, html: string): Section[] {
         path: `${path}#${id}`,
         page: title,
         heading: plain(heading),
-        text: plain(text).replace(/\s+/g, ' '),
+        // Cells do not run together.
+        text: plain(text.replaceAll('<', ' <')).replace(/\s+/g, ' '),
       };
     });
 }

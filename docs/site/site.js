@@ -1,4 +1,4 @@
-/** Search over the sections of all pages, and buttons that copy code. */
+/** The search field, and buttons that copy code. */
 const maxResults = 30;
 const input = document.getElementById('site-search');
 const results = document.getElementById('site-results');
@@ -8,27 +8,9 @@ let loading;
 
 input.closest('search').hidden = false;
 
-/** The sections that contain every word, first those that are named by the words, then those on a page that is. */
-function search(sections, words) {
-  const rank = ({ page, heading }) => {
-    const has = (text) => words.every((word) => text.toLowerCase().includes(word));
-    if (has(heading)) return heading.length;
-    return has(`${page} ${heading}`) ? 1000 : 2000;
-  };
-  return sections
-    .filter(({ all }) => words.every((word) => all.includes(word)))
-    .map((section) => ({ section, rank: rank(section) }))
-    .sort((a, b) => a.rank - b.rank)
-    .map(({ section }) => section);
-}
-
 async function load() {
   const response = await fetch('SECTIONS');
-  const sections = await response.json();
-  return sections.map((section) => ({
-    ...section,
-    all: `${section.page} ${section.heading} ${section.text}`.toLowerCase(),
-  }));
+  return response.json();
 }
 
 function resultItem({ path, page, heading }) {
@@ -53,11 +35,11 @@ input.addEventListener('input', async () => {
     loading = undefined;
     return [];
   });
-  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = words.length === 0 ? [] : search(sections, words);
+  const isEmpty = input.value.trim() === '';
+  const found = isEmpty ? [] : search(sections, input.value);
   results.replaceChildren(...found.slice(0, maxResults).map(resultItem));
-  contents.hidden = words.length > 0;
-  status.textContent = words.length === 0 ? '' : found.length === 1 ? '1 result' : `${found.length} results`;
+  contents.hidden = !isEmpty;
+  status.textContent = isEmpty ? '' : found.length === 1 ? '1 result' : `${found.length} results`;
 });
 
 input.addEventListener('keydown', (event) => {
