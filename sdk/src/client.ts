@@ -44,8 +44,9 @@ export interface DestinationProxy {
   /**
    * Works like `fetch`, also as the `fetch` option of an SDK for the API of the destination. The first argument is a path,
    * or a URL whose origin is ignored: the service knows the origin of the destination. Placeholders such as
-   * `{{ token: ID }}` are replaced on the way. Resolves with the reply of the destination, also if it is an error,
-   * and throws errors of the service. Never sends a request twice.
+   * `{{ token: ID }}` are replaced on the way. Resolves with the reply of the destination, or with a problem of the service
+   * that SDKs read as an error of their API: `errorIn(response)` tells them apart. Throws ConnectionError if the request
+   * was certainly not sent. Never sends a request twice.
    */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
 }
@@ -322,6 +323,10 @@ class Destinations extends ResourceClient {
     options?: RequestOptions,
   ): AsyncGenerator<Destination, void, undefined> {
     return paginate((page: Query<'listDestinations'>) => this.list(page, options), { size: 100, ...query });
+  }
+  /** Returns one page of the destinations that this key can use, with the requests that it can send. */
+  usable(query: Query<'listUsableDestinations'> = {}, options?: RequestOptions) {
+    return this.transport.call('listUsableDestinations', { query }, options);
   }
   get(id: string, options?: RequestOptions) {
     return this.transport.call('getDestination', { params: { id } }, options);

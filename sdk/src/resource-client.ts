@@ -8,6 +8,7 @@ export type Query<
     | 'listTokens'
     | 'getToken'
     | 'listDestinations'
+    | 'listUsableDestinations'
     | 'listLogs'
     | 'countLogs'
     | 'countRequests'

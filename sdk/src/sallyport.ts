@@ -20,6 +20,7 @@ export { authorizeSession, type ManagedSession, type StartSessionOptions, startS
 export {
   type ChangeOptions,
   type ClientOptions,
+  errorIn,
   etagOf,
   type ProxyOptions,
   type RequestOptions,

@@ -56,12 +56,15 @@ export interface ProxyOptions {
   readonly purpose?: string;
   /** Sent as `SVC-REQUEST-ID`, also to the destination. */
   readonly requestId?: string;
-  /** In milliseconds. Default: 70 seconds, longer than a destination may take, so that the outcome is known. */
+  /**
+   * Until the reply begins, in milliseconds. Default: 11 minutes, longer than a destination may take, so that the outcome
+   * is known.
+   */
   readonly timeout?: number;
 }
 
 export const defaultTimeout = 10_000;
-const proxyTimeout = 70_000;
+const proxyTimeout = 660_000;
 
 const etags = new WeakMap<object, string>();
 
@@ -91,8 +94,8 @@ export interface Transport {
     options?: RequestOptions,
   ): Promise<Headers>;
   /**
-   * Sends a request for a destination once, with the key. Returns the response of the destination, also if it is an
-   * error. Errors of the service are thrown.
+   * Sends a request for a destination once, with the key. Returns the response of the destination or a problem of the
+   * service. Throws ConnectionError if the request was certainly not sent.
    */
   forward(path: string, request: Request, options: ProxyOptions): Promise<Response>;
 }
@@ -164,6 +167,8 @@ export function transport(options: ClientOptions): Transport {
     const headers = new Headers(request.headers);
     // The first two are about a connection to the destination.
     for (const name of ['host', 'content-length', ...Object.keys(own)]) headers.delete(name);
+    // Some libraries parse a problem only if its type is application/json. The destination does not get this header.
+    if ((headers.get('Accept') ?? '*/*') === '*/*') headers.set('Accept', 'application/json');
     const body = await request.arrayBuffer();
     const init: RequestInit = {
       method: request.method,
@@ -171,10 +176,21 @@ export function transport(options: ClientOptions): Transport {
       redirect: 'manual',
       ...(body.byteLength > 0 && { body }),
     };
-    return attempt({ url: base + path, init }, timeout, request.signal, async (response) => {
-      if (response.headers.has('SVC-DESTINATION')) return response;
-      throw await errorOf(response);
-    });
+    const timer = new AbortController();
+    const timedOut = setTimeout(() => timer.abort(), timeout);
+    try {
+      const signal = AbortSignal.any([request.signal, timer.signal]);
+      const response = await send(base + path, { ...init, signal });
+      // A proxy in front of the service may reply after it has passed the request on.
+      return isFromService(response) ? response : lostReply(path, call);
+    } catch (error) {
+      if (request.signal.aborted) throw error;
+      if (neverConnected(error))
+        throw new ConnectionError('the service could not be reached', { cause: error });
+      return lostReply(path, call);
+    } finally {
+      clearTimeout(timedOut);
+    }
   }
 
   return {
@@ -306,6 +322,39 @@ async function received(response: Response): Promise<Received> {
     throw error instanceof SyntaxError ? notTheService(response) : error;
   });
   return { body: withEtag(body, response), headers: response.headers };
+}
+
+function isFromService({ headers }: Response): boolean {
+  return headers.has('SVC-DESTINATION') || headers.has('SVC-REQUEST-ID');
+}
+
+/** The codes of Node.js and Bun for connections that were not made. */
+const connectErrors =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT|ConnectionRefused|FailedToOpenSocket)$/;
+
+function neverConnected(error: unknown): boolean {
+  const { code, cause } = error as { code?: string; cause?: { code?: string } };
+  return connectErrors.test(String(cause?.code ?? code));
+}
+
+/**
+ * A problem as the service sends it, for a request that may have been sent. Libraries repeat a request after an exception,
+ * but not after this response.
+ */
+function lostReply(path: string, { requestId = '' }: ProxyOptions): Response {
+  const [status, code] = [502, 'destination_failed'] as const;
+  const message = 'No reply of Sallyport arrived. The destination may have processed the request.';
+  const type = `/docs/reference/errors#${code}`;
+  const problem = { type, title: 'No usable reply', status, detail: message, instance: path, code };
+  return Response.json(
+    { ...problem, request_id: requestId, sent: true, message, error: { type: 'api_error', message, code } },
+    { status, headers: { 'x-should-retry': 'false', 'stripe-should-retry': 'false' } },
+  );
+}
+
+/** The error of the service in a response of `proxy(name).fetch`. Undefined for a reply of the destination. */
+export async function errorIn(response: Response): Promise<SallyportError | undefined> {
+  return response.headers.has('SVC-DESTINATION') ? undefined : errorOf(response.clone());
 }
 
 async function errorOf(response: Response): Promise<SallyportError> {

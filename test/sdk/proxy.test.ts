@@ -1,9 +1,13 @@
 /** `client.proxy(name).fetch`: the `fetch` for SDKs of a destination's API, against the service and a real TLS server. */
 import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { type AddressInfo, createServer } from 'node:net';
 import {
+  AuthenticationError,
   ConnectionError,
+  errorIn,
   NotFoundError,
-  ProblemError,
+  PermissionError,
+  type ProblemError,
   Sallyport,
   ValidationError,
 } from '../../sdk/src/sallyport.ts';
@@ -118,51 +122,63 @@ describe.skipIf(noOpenssl)('proxy of the SDK:', () => {
     expect(receiver.received[0]).toStartWith('GET /v1/charges/7?expand=customer HTTP/1.1\r\n');
   });
 
-  test('a 401 of the destination is its response; errors of the service are thrown', async () => {
+  test('a 401 of the destination and problems of the service are responses, which `errorIn` tells apart', async () => {
     receiver.answer((socket) => socket.write(json({ id: 'no' }, 'HTTP/1.1 401 Unauthorized')));
     const refused = await payments().fetch('/v1/charges/7');
-    expect([refused.status, await refused.json()]).toEqual([401, { id: 'no' }]);
+    expect([refused.status, await errorIn(refused), await refused.json()]).toEqual([
+      401,
+      undefined,
+      { id: 'no' },
+    ]);
     const wrong = [
       [() => payments().fetch('/v1/refunds'), ValidationError, 'request_not_listed'],
       [
         () => payments().fetch('/v1/charges', { ...init, body: body.replace('card-1', 'other') }),
-        ProblemError,
+        PermissionError,
         'permission_missing',
       ],
       [() => client().proxy('unknown').fetch('/v1/charges/7'), NotFoundError, 'not_found'],
-      [() => payments('slp_prv_wrong').fetch('/v1/charges/7'), ProblemError, 'unauthenticated'],
+      [() => payments('slp_prv_wrong').fetch('/v1/charges/7'), AuthenticationError, 'unauthenticated'],
     ] as const;
     for (const [send, type, code] of wrong) {
-      const error = await thrown(send());
+      const response = await send();
+      const error = (await errorIn(response)) as ProblemError;
       expect(error).toBeInstanceOf(type);
-      expect(error.code).toBe(code);
+      expect([error.code, response.status]).toEqual([code, error.status]);
+      expect(await response.json()).toMatchObject({ code, error: { code } });
     }
     expect(receiver.received.length).toBe(1);
   });
 
   test('a request is sent once, also if it fails', async () => {
     receiver.answer((socket) => socket.destroy());
-    const failed = await thrown(payments().fetch('/v1/charges', init));
+    const failed = await errorIn(await payments().fetch('/v1/charges', init));
     expect(failed).toMatchObject({ code: 'destination_failed', problem: { sent: true } });
     expect([sent.length, receiver.received.length]).toEqual([1, 1]);
-    const unreachable = new Sallyport({
-      url: 'http://127.0.0.1:1',
-      key,
-      fetch: fetch as typeof globalThis.fetch,
-    });
-    expect(await thrown(unreachable.proxy('payments').fetch('/v1/charges', init))).toBeInstanceOf(
+  });
+
+  test('without a reply of the service, a request that may have been sent is a problem, and others throw', async () => {
+    const through = (url: string) =>
+      new Sallyport({ url, key, fetch: fetch as typeof globalThis.fetch }).proxy('payments');
+    expect(await thrown(through('http://127.0.0.1:1').fetch('/v1/charges', init))).toBeInstanceOf(
       ConnectionError,
     );
-    expect(sent.length).toBe(2);
     const busy = Bun.serve({
       port: 0,
       hostname: '127.0.0.1',
       fetch: () => new Response('busy', { status: 503 }),
     });
-    const behind = new Sallyport({ url: busy.url, key, fetch: fetch as typeof globalThis.fetch });
-    expect(await thrown(behind.proxy('payments').fetch('/v1/charges', init))).toBeInstanceOf(ConnectionError);
+    const silent = createServer((socket) => socket.on('data', () => socket.destroy()).on('error', () => {}));
+    await new Promise<void>((listening) => silent.listen(0, '127.0.0.1', listening));
+    const { port } = silent.address() as AddressInfo;
+    for (const url of [busy.url.href, `http://127.0.0.1:${port}`]) {
+      const response = await through(url).fetch('/v1/charges', init);
+      expect([response.status, response.headers.get('x-should-retry')]).toEqual([502, 'false']);
+      expect(await errorIn(response)).toMatchObject({ code: 'destination_failed', problem: { sent: true } });
+    }
     expect(sent.length).toBe(3);
     await busy.stop(true);
+    silent.close();
   });
 
   test('methods that no destination takes, and names and URLs of other paths, are rejected before sending', async () => {
