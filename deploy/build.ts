@@ -1,15 +1,17 @@
 /**
  * `npm run build [-- PATH]`: compiles server, console, frames, documentation and command line into one executable,
- * dist/sallyport by default. It needs neither Node nor Bun.
+ * dist/sallyport by default. It needs neither Node nor Bun. Writes a list of its parts next to it, dist/sallyport.cdx.json.
  */
-import { mkdirSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { BunPlugin } from 'bun';
 import { buildConsole } from '../console/build.ts';
 import { buildDocs } from '../docs/site/build.ts';
 import { buildFrames } from '../frames/build.ts';
+import lock from '../package-lock.json' with { type: 'json' };
 import { commitOf } from '../src/config/version.ts';
 import type { StaticFile } from '../src/http/pipeline/static-file.ts';
+import { sbom } from './sbom.ts';
 
 const root = join(import.meta.dirname, '..');
 const outfile = resolve(process.argv[2] ?? join(root, 'dist/sallyport'));
@@ -64,4 +66,5 @@ const { success, logs } = await Bun.build({
 rmSync(`${outfile}.map`, { force: true });
 for (const log of logs) console.error(String(log));
 if (!success) process.exit(1);
+writeFileSync(`${outfile}.cdx.json`, `${JSON.stringify(sbom(lock, commit), null, 2)}\n`);
 console.log(`${outfile} (${Math.round(statSync(outfile).size / 2 ** 20)} MiB)`);

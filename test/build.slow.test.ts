@@ -40,6 +40,11 @@ describe('the executable', () => {
     await run([process.execPath, '--no-env-file', join(root, 'deploy/build.ts'), sallyport], { cwd: root });
   });
 
+  test('has a list of its parts next to it', () => {
+    const { bomFormat, components } = JSON.parse(readFileSync(`${sallyport}.cdx.json`, 'utf8'));
+    expect([bomFormat, components.length > 40]).toEqual(['CycloneDX', true]);
+  });
+
   test('verifies an audit log with threads', async () => {
     const log = await openTestStore(sqlite);
     const tenant = await log.tenant();
