@@ -1,8 +1,10 @@
 /** Writes, seals and reads the audit log. */
+
 import type { Database } from 'bun:sqlite';
 import type { Db, DbTime, Queries } from '../db/db.ts';
 import type { ChainKeys } from '../db/keys/keyring.ts';
 import { databaseTime } from '../db/sql.ts';
+import { sql } from '../db/statement.ts';
 import {
   type AuditedReads,
   type LogEntry,
@@ -269,8 +271,7 @@ async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> 
   if (!readOperations.includes(operation) || result !== 'success') return [];
   if (entity !== undefined || filter.changes === 'true') return [];
   const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
-    'select at, value from setting_changes where name = $1 order by at desc limit $2',
-    [readsSetting, maxChanges],
+    ...sql`select at, value from setting_changes where name = ${readsSetting} order by at desc limit ${maxChanges}`,
   );
   const changes = newestFirst.toReversed();
   return changes.flatMap(({ at, value }, index): Gap[] => {

@@ -4,6 +4,7 @@ import type { Db, Queries } from '../db/db.ts';
 import type { ChainKeys, MasterKeys } from '../db/keys/keyring.ts';
 import { unwrapChainKeys, wrappedChainKeys } from '../db/keys/keyring.ts';
 import { everyTenant } from '../db/sql.ts';
+import { sql } from '../db/statement.ts';
 import { manifestText, type ReportManifest } from '../domain/access/report.ts';
 import { allChains, type Chain, chainOf, eachSegment, emptyChain, segmentAt } from './log/chain.ts';
 import { macOf } from './log/entry.ts';
@@ -138,12 +139,10 @@ async function adopt(tx: Queries, keys: ChainKeys, { chain, segments }: Released
   }
   // Counts as recorded, so that the end gets into the system chain when the chain grows, which is after the copy is opened.
   await tx.run(
-    `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
-       recorded_number, recorded_at, recorded_mac) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $2, 0, $10)`,
-    [
-      ...[tenantId, number, seq, bytesOf(previous), sealed_at, max_delay, base.number, baseSeq],
-      ...[bytesOf(base.hash), recordedMac(keys, tenantId, number, 0)],
-    ],
+    ...sql`insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+       recorded_number, recorded_at, recorded_mac)
+     values (${tenantId}, ${number}, ${seq}, ${bytesOf(previous)}, ${sealed_at}, ${max_delay}, ${base.number}, ${baseSeq},
+       ${bytesOf(base.hash)}, ${number}, 0, ${recordedMac(keys, tenantId, number, 0)})`,
   );
 }
 
@@ -191,7 +190,7 @@ export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKey
 
 /** Whether the log has no segments yet, as in a database that no node has used. */
 export async function isEmptyLog(db: Pick<Db, 'get'>): Promise<boolean> {
-  return (await db.get(everyTenant('select 1 as one from audit_segments limit 1'))) === undefined;
+  return (await db.get(...sql`select 1 as one from audit_segments limit 1 ${everyTenant}`)) === undefined;
 }
 
 export interface HeadsCheck {

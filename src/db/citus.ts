@@ -3,8 +3,10 @@
  * a column `tenant_id`, and `tenants` itself, are divided by tenant into co-located shards. Every server has a copy of
  * `tenant_tags`. The other tables remain on the coordinator. See docs/decisions/0032-citus.md.
  */
+
 import { type Db, DbUnavailable, type Queries } from './db.ts';
 import { advisoryLocks } from './postgres/postgres-exclusive.ts';
+import { sql } from './statement.ts';
 
 /** A table of Sallyport. The values of `is` and `wanted` are a distribution column, `reference` or `local`. */
 export interface Placement {
@@ -157,13 +159,12 @@ export const readServers = async (db: Db): Promise<Server[]> => db.all<Server>(s
 /** The database is not on a Citus cluster, or the cluster has no such server. */
 export class NoSuchServer extends Error {}
 
-const shardOf = `select cast(s.shardid as text) as id, s.shardminvalue = s.shardmaxvalue as alone, n.nodename as host,
+const shardOf = (
+  tenant: string,
+) => sql`select cast(s.shardid as text) as id, s.shardminvalue = s.shardmaxvalue as alone, n.nodename as host,
     n.nodeport as port
   from pg_dist_shard s join pg_dist_placement p using (shardid) join pg_dist_node n using (groupid)
-  where s.shardid = get_shard_id_for_distribution_column('tenants', cast($1 as uuid)) and n.noderole = 'primary'`;
-const isolate = `select isolate_tenant_to_new_shard('tenants', cast($1 as uuid), 'CASCADE', shard_transfer_mode => 'block_writes')`;
-const moveShard = `select citus_move_shard_placement(cast(cast($1 as text) as bigint), $2, $3, n.nodename, n.nodeport, 'block_writes')
-  from pg_dist_node n where n.nodename || ':' || n.nodeport = $4`;
+  where s.shardid = get_shard_id_for_distribution_column('tenants', cast(${tenant} as uuid)) and n.noderole = 'primary'`;
 
 /**
  * Moves a tenant to a server of the cluster with the functions of Citus. Its shards then have no other tenant. Returns the
@@ -181,7 +182,7 @@ export async function moveTenantRows(
   if (!names.includes(server))
     throw new NoSuchServer(`the cluster has no server ${server} for rows, only ${names.join(' and ')}`);
   const shardIn = ({ get }: Pick<Queries, 'get'>) =>
-    get<{ id: string; alone: boolean; host: string; port: number }>(shardOf, [tenant]);
+    get<{ id: string; alone: boolean; host: string; port: number }>(...shardOf(tenant));
   const serverOf = ({ host, port }: { host: string; port: number }) => `${host}:${port}`;
   let from = server;
   // In two transactions, because the move reads the new shard with other connections.
@@ -190,13 +191,20 @@ export async function moveTenantRows(
     if (shard) from = serverOf(shard);
     if (from === server) return;
     await onStart(from);
-    if (!shard?.alone) await tx.get(isolate, [tenant]);
+    if (!shard?.alone)
+      await tx.get(
+        ...sql`select isolate_tenant_to_new_shard('tenants', cast(${tenant} as uuid), 'CASCADE', shard_transfer_mode => 'block_writes')`,
+      );
   }, 'moving');
   if (from === server) return from;
   await db.exclusively(async (tx) => {
     const shard = await shardIn(tx);
     if (shard && serverOf(shard) !== server)
-      await tx.get(moveShard, [shard.id, shard.host, shard.port, server]);
+      await tx.get(
+        ...sql`select citus_move_shard_placement(cast(cast(${shard.id} as text) as bigint), ${shard.host}, ${shard.port},
+            n.nodename, n.nodeport, 'block_writes')
+          from pg_dist_node n where n.nodename || ':' || n.nodeport = ${server}`,
+      );
   }, 'moving');
   return from;
 }

@@ -3,10 +3,11 @@
  * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
  * - `:now` is the current time: of the machine for SQLite, of the database server for PostgreSQL.
  */
+
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { ServerPosition } from '../domain/database-position.ts';
 import { Failure, fail } from '../domain/error.ts';
-import type { Lookup, Statement, Target, Value } from './statement.ts';
+import { type Bound, type Clause, type Lookup, none, raw, type Target, type Value } from './statement.ts';
 
 /** A value of a unique column. */
 export type Key = string | Uint8Array;
@@ -29,7 +30,7 @@ export interface Queries extends Engine {
   insert<R extends Record<string, Value>>(
     target: Target<R>,
     rows: readonly R[],
-    onlyIf?: Statement,
+    onlyIf?: Bound,
   ): Awaitable<number>;
   /**
    * Finds one row by a unique key, from the primary. Concurrent lookups may share a query. Without a tenant, the row is
@@ -139,8 +140,8 @@ export function ownerDeleted(cause: unknown): Failure {
 }
 
 /** A row lock to append to a select. Empty on SQLite, where a writing transaction locks the whole file. */
-export function rowLock({ isEmbedded }: Pick<Engine, 'isEmbedded'>, lock: Lock): string {
-  return isEmbedded ? '' : lock;
+export function rowLock({ isEmbedded }: Pick<Engine, 'isEmbedded'>, lock: Lock): Clause {
+  return isEmbedded ? none : raw(lock);
 }
 
 type Lock = 'for update' | 'for update skip locked' | 'for no key update' | 'for share' | 'for key share';

@@ -5,6 +5,7 @@ import { lacksPrivilege } from './postgres/postgres-errors.ts';
 import schemaForPostgres from './schema.postgres.sql' with { type: 'text' };
 import schema from './schema.sql' with { type: 'text' };
 import schemaForSqlite from './schema.sqlite.sql' with { type: 'text' };
+import { sql } from './statement.ts';
 
 type Dialect = Db['dialect'];
 
@@ -232,11 +233,9 @@ function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
     const next = known[version];
     if (!next) return version;
     for (const statement of statementsFor(db.dialect, next)) await tx.run(statement);
-    await tx.run('insert into schema_versions (version, name, hash) values ($1, $2, $3)', [
-      version + 1,
-      next.name,
-      hashOf(db.dialect, next),
-    ]);
+    await tx.run(
+      ...sql`insert into schema_versions (version, name, hash) values (${version + 1}, ${next.name}, ${hashOf(db.dialect, next)})`,
+    );
     return version;
   }, 'slow');
 }

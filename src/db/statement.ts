@@ -24,58 +24,114 @@ interface LookupTexts {
 export type Tables = Readonly<Record<string, string>>;
 
 /** Returns the name of a table, or of its shard. */
-export type TableName = (table: string) => string;
+export type TableName = (table: string) => Clause;
 
 type KeyType = 'uuid' | 'text' | 'bytea';
 
 /**
- * `sql` must select a column as `key` and compare it with `= ${key}`, and end with a `where` clause, to which a condition
+ * `wanted` must select a column as `key` and compare it with `= ${key}`, and end with a `where` clause, to which a condition
  * can be appended. `key` and `tenant` may be any SQL. Tables of tenants must be named by `table`.
  */
 export function lookup<R>(
   type: KeyType,
-  sql: (key: string, tenant: string, table: TableName) => string,
+  wanted: (key: Clause, tenant: Clause, table: TableName) => Clause,
 ): Lookup<R> {
   const shards = new WeakMap<Tables, LookupTexts>();
-  const textsIn = (table: TableName) => ({
-    one: sql('$1', '$2', table),
-    some: sql('any($1)', '$2', table),
-    each: sql('wanted.key', 'wanted.tenant', table),
-  });
+  const textsIn = (table: TableName) => {
+    const text = (key: string, tenant: string) => sql`${wanted(raw(key), raw(tenant), table)}`[0];
+    return { one: text('$1', '$2'), some: text('any($1)', '$2'), each: text('wanted.key', 'wanted.tenant') };
+  };
   return {
     type,
-    ...textsIn((name) => name),
+    ...textsIn(raw),
     inShard: (tables) => {
-      const texts = shards.get(tables) ?? textsIn((name) => tables[name] ?? name);
+      const texts = shards.get(tables) ?? textsIn((name) => raw(tables[name] ?? name));
       shards.set(tables, texts);
       return texts;
     },
   };
 }
 
-export interface Statement {
-  readonly sql: string;
-  readonly params: readonly Value[];
-}
-
 /** A statement with its parameters, for `Queries.run(...bound)`. */
 export type Bound = readonly [sql: string, params: readonly Value[]];
 
-/**
- * A statement with named parameters, which `sql` gets as SQL. Returns a function of their values. Undefined values are
- * null.
- */
-export function statement<P extends string>(
-  sql: (params: Readonly<Record<P, string>>) => string,
-): (values: Readonly<Record<P, Value | undefined>>) => Bound {
-  const names: P[] = [];
-  const numbered = (_: unknown, name: string) => {
-    if (!names.includes(name as P)) names.push(name as P);
-    return `$${names.indexOf(name as P) + 1}`;
-  };
-  const params = new Proxy<Record<string, string>>({}, { get: numbered });
-  const text = sql(params as Record<P, string>);
-  return (values) => [text, names.map((name) => values[name] ?? null)];
+/** A value that stands in a statement several times, as one parameter. */
+export class Param {
+  readonly value: Value;
+
+  constructor(value: Value) {
+    this.value = value;
+  }
+}
+
+/** A piece of SQL with the values in it. */
+export class Clause {
+  /** Before, between and after the pieces. */
+  readonly texts: readonly string[];
+  readonly pieces: readonly Piece[];
+
+  constructor(texts: readonly string[], pieces: readonly Piece[]) {
+    this.texts = texts;
+    this.pieces = pieces;
+  }
+}
+
+/** What can stand in SQL. Undefined is null; false is no SQL. */
+export type Piece = Value | undefined | Param | Clause | false;
+
+/** SQL of this program, such as the name of a column. Never a value of a caller. */
+export function raw(text: string): Clause {
+  return new Clause([text], []);
+}
+
+export const none = raw('');
+
+export function clause(texts: TemplateStringsArray, ...pieces: readonly Piece[]): Clause {
+  return new Clause(texts, pieces);
+}
+
+/** A statement. Its values become parameters. */
+export function sql(texts: readonly string[], ...pieces: readonly Piece[]): Bound {
+  const params: (Value | Param)[] = [];
+  let text = '';
+  function write(texts: readonly string[], pieces: readonly Piece[]): void {
+    text += texts[0];
+    for (let at = 0; at < pieces.length; at++) {
+      const piece = pieces[at] as Piece;
+      if (piece instanceof Clause) write(piece.texts, piece.pieces);
+      else if (piece !== false) {
+        const known = piece instanceof Param ? params.indexOf(piece) : -1;
+        text += `$${known < 0 ? params.push(piece ?? null) : known + 1}`;
+      }
+      text += texts[at + 1];
+    }
+  }
+  write(texts, pieces);
+  return [text, params.map((param) => (param instanceof Param ? param.value : param))];
+}
+
+/** A list of values for `in`. An empty list matches nothing. */
+export function list(values: readonly (Value | Param)[]): Clause {
+  return values.length === 0 ? raw('(null)') : tuple(padded(values));
+}
+
+export function tuple(values: readonly (Value | Param)[]): Clause {
+  return new Clause(['(', ...values.slice(1).map(() => ', '), ')'], values);
+}
+
+/** Repeats the last value until there are 1, 2, 4, 8 … of them, to limit the number of prepared statements. */
+export function padded<T>(values: readonly T[]): readonly T[] {
+  const last = values.at(-1);
+  if (last === undefined) return [];
+  const length = 2 ** Math.ceil(Math.log2(values.length));
+  return Array.from({ length }, (_, at) => values[at] ?? last);
+}
+
+/** Joins conditions with `and`. Leaves out missing ones. */
+export function all(...conditions: readonly (Clause | string | false | undefined)[]): Clause {
+  return conditions
+    .flatMap((one) => (one ? [typeof one === 'string' ? raw(one) : one] : []))
+    .reduce((before, next) => clause`${before} and ${next}`);
 }
 
 export type ColumnType = 'uuid' | 'text' | 'smallint' | 'integer' | 'bigint' | 'bytea' | '"char"';

@@ -2,9 +2,18 @@
  * A table as a value: its columns are named once, and give the types of its rows, the columns of a select, inserts and
  * updates, and how a row is shown. test/db/table.test.ts compares the columns with the schema.
  */
+
 import { timestamp } from '../domain/common-fields.ts';
 import type { DbTime } from './db.ts';
-import { type Bound, type ColumnType, type Target, target, type Value } from './statement.ts';
+import {
+  type Bound,
+  type Clause,
+  type ColumnType,
+  raw,
+  type Target,
+  target,
+  type Value,
+} from './statement.ts';
 
 /** `V` is the type of its values, `S` that of the field in the view; `never` if the column is not shown. */
 export interface Column<V, S = never, O extends boolean = boolean> {
@@ -87,7 +96,7 @@ export interface Table<C extends Columns> {
   /** The names of the columns that are shown. */
   readonly shown: readonly (keyof C & string)[];
   /** The columns of a select. */
-  select(alias: string, names?: readonly (keyof C & string)[]): string;
+  select(alias: string, names?: readonly (keyof C & string)[]): Clause;
   /** `end` is the end of the statement. Undefined values are stored as null. */
   insert(row: NewRow<C>, end?: string): Bound;
   /** Where rows with these columns are inserted: see `Queries.insert`. */
@@ -113,7 +122,7 @@ export function table<const C extends Columns>(name: string, columns: C): Table<
     name,
     columns,
     shown: views.map(({ name }) => name),
-    select: (alias, selected = names) => selected.map((column) => `${alias}.${column}`).join(', '),
+    select: (alias, selected = names) => raw(selected.map((column) => `${alias}.${column}`).join(', ')),
     insert: (row, end = '') => {
       const set = Object.keys(row);
       const make = () => `insert into ${name} (${set}) values (${set.map((_, at) => `$${at + 1}`)}) ${end}`;

@@ -4,7 +4,7 @@
  */
 
 import type { DbTime, Queries } from '../db/db.ts';
-import type { Value } from '../db/statement.ts';
+import { type Clause, clause, raw, sql } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
 import type { Token } from '../domain/token.ts';
 import type { StorageUsed } from './store.ts';
@@ -66,62 +66,69 @@ export interface Charge extends StorageUsed {
   readonly kind: keyof typeof firstShard;
 }
 
-const columns = 'tenant_id, application_id, shard, tokens, bytes';
-const addToStored = `on conflict (tenant_id, application_id, shard)
-  do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`;
+/** The sum of the charges of an application and kind. */
+type Sum = Record<'tenant' | 'application', string> & Record<'shard' | 'tokens' | 'bytes', number>;
+
+const into = raw(
+  'insert into application_storage as stored (tenant_id, application_id, shard, tokens, bytes)',
+);
+const addToStored = raw(`on conflict (tenant_id, application_id, shard)
+  do update set tokens = stored.tokens + excluded.tokens, bytes = stored.bytes + excluded.bytes`);
 
 /** Charges of deleted applications are ignored. */
-const addOne = `insert into application_storage as stored (${columns})
-  select tenant_id, id, $3, $4, $5 from applications where tenant_id = $1 and id = $2 ${addToStored}`;
+const addOne = ({ tenant, application, shard, tokens, bytes }: Sum) =>
+  sql`${into} select tenant_id, id, ${shard}, ${tokens}, ${bytes} from applications
+    where tenant_id = ${tenant} and id = ${application} ${addToStored}`;
 
 /**
  * Each application has up to 16 rows of each kind. A transaction locks one of them until it commits. The connection
  * determines which one, so that few transactions wait for each other. The application of such a row exists.
  */
-const sharedShard = 'cast($3 as integer) + pg_backend_pid() % 16';
-const addToShared = `update application_storage set tokens = tokens + $4, bytes = bytes + $5
-  where tenant_id = $1 and application_id = $2 and shard = ${sharedShard}`;
+const sharedShard = (first: number) => clause`cast(${first} as integer) + pg_backend_pid() % 16`;
+const addToShared = ({ tenant, application, shard, tokens, bytes }: Sum) =>
+  sql`update application_storage set tokens = tokens + ${tokens}, bytes = bytes + ${bytes}
+    where tenant_id = ${tenant} and application_id = ${application} and shard = ${sharedShard(shard)}`;
 /** With `insert … select`, Citus would wait while any shard moves. */
-const applicationExists = 'select 1 as one from applications where tenant_id = $1 and id = $2 for key share';
-const insertShared = `insert into application_storage as stored (${columns})
-  values ($1, $2, ${sharedShard}, $4, $5) ${addToStored}`;
+const applicationExists = ({ tenant, application }: Sum) =>
+  sql`select 1 as one from applications where tenant_id = ${tenant} and id = ${application} for key share`;
+const insertShared = ({ tenant, application, shard, tokens, bytes }: Sum) =>
+  sql`${into} values (${tenant}, ${application}, ${sharedShard(shard)}, ${tokens}, ${bytes}) ${addToStored}`;
 
 /** Rows are locked in the order of the applications, so that transactions cannot deadlock. */
 export async function writeCharges(tx: Queries, charges: readonly Charge[]): Promise<void> {
-  const sums = summed(charges).map((sum) => [sum.tenant, sum.application, sum.shard, sum.tokens, sum.bytes]);
-  sums.sort((a, b) => (a.join() < b.join() ? -1 : 1));
+  const sums = summed(charges);
   if (tx.isEmbedded) {
-    for (const sum of sums) await tx.run(addOne, sum);
+    for (const sum of sums) await tx.run(...addOne(sum));
     return;
   }
-  const updated = await Promise.all(sums.map((sum) => tx.run(addToShared, sum)));
+  const updated = await Promise.all(sums.map((sum) => tx.run(...addToShared(sum))));
   for (const sum of sums.filter((_, at) => updated[at] === 0))
-    if (await tx.get(applicationExists, sum.slice(0, 2))) await tx.run(insertShared, sum);
+    if (await tx.get(...applicationExists(sum))) await tx.run(...insertShared(sum));
 }
 
-/** Adds up the charges of each application and kind. */
-function summed(charges: readonly Charge[]) {
-  const sums = new Map<string, Charge & { shard: number }>();
+/** Adds up the charges of each application and kind. Sorted by application. */
+function summed(charges: readonly Charge[]): Sum[] {
+  const sums = new Map<string, Sum>();
   for (const charge of charges) {
     const { tenant, application, kind, tokens, bytes } = charge;
     if (application === null) continue;
     const name = `${tenant} ${application} ${kind}`;
     const sum = sums.get(name);
-    const added = sum && { tokens: sum.tokens + tokens, bytes: sum.bytes + bytes };
-    sums.set(name, { ...charge, shard: firstShard[kind], ...added });
+    const added = sum ? { tokens: sum.tokens + tokens, bytes: sum.bytes + bytes } : { tokens, bytes };
+    sums.set(name, { tenant, application, shard: firstShard[kind], ...added });
   }
-  return [...sums.values()];
+  return [...sums].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, sum]) => sum);
 }
-
-const total = `select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
-  where tenant_id = $1 and application_id = $2`;
 
 export async function storageUsedBy(
   db: Pick<Queries, 'get'>,
   tenant: string,
   application: string,
 ): Promise<StorageUsed> {
-  const row = await db.get<{ tokens: DbTime; bytes: DbTime }>(total, [tenant, application]);
+  const row = await db.get<{ tokens: DbTime; bytes: DbTime }>(
+    ...sql`select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
+      where tenant_id = ${tenant} and application_id = ${application}`,
+  );
   return { tokens: Number(row?.tokens ?? 0), bytes: Number(row?.bytes ?? 0) };
 }
 
@@ -136,10 +143,9 @@ interface Deleted {
  * Runs the statement `deletion`, deletes all other rows of the deleted tokens, and subtracts their size from the
  * storage of their creators. Returns the number of deleted tokens.
  */
-export async function deleteTokens(tx: Queries, deletion: string, params: readonly Value[]): Promise<number> {
+export async function deleteTokens(tx: Queries, deletion: Clause): Promise<number> {
   const deleted = await tx.returning<Deleted>(
-    `${deletion} returning tenant_id, seq, created_by, bytes`,
-    params,
+    ...sql`${deletion} returning tenant_id, seq, created_by, bytes`,
   );
   await deleteTokenRows(tx, deleted);
   const credits = deleted.map(({ tenant_id, created_by, bytes }) => ({

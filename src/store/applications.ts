@@ -1,6 +1,6 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, includes, type Params } from '../db/sql.ts';
-import { lookup, target } from '../db/statement.ts';
+import { includes } from '../db/sql.ts';
+import { all, type Clause, clause, lookup, raw, sql, target } from '../db/statement.ts';
 import {
   type Column,
   oneOf,
@@ -21,6 +21,7 @@ import {
   type Setting,
   settingNames,
 } from '../domain/application.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import type { Grants } from '../domain/grant.ts';
 import type { Minted } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
@@ -66,14 +67,16 @@ export const applicationColumns = (alias: string) => applicationTable.select(ali
 export const toApplication: (row: ApplicationRow) => Application = applicationTable.view;
 
 /** The SQL condition for a row that has not expired. */
-export const notExpired = (alias: string) => `(${alias}.expires_at is null or ${alias}.expires_at > :now)`;
-
-const selectOne = `select ${applicationColumns('a')} from applications a
-  where a.tenant_id = $1 and a.id = $2 and ${notExpired('a')}`;
+export const notExpired = (alias: string) =>
+  raw(`(${alias}.expires_at is null or ${alias}.expires_at > :now)`);
 
 const byId = lookup<ApplicationRow>(
   'uuid',
-  (key, tenant, table) => `select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
+  (
+    key,
+    tenant,
+    table,
+  ) => clause`select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
 
@@ -86,11 +89,18 @@ export async function lockApplication(
   tenant: string,
   id: string,
 ): Promise<Application | undefined> {
-  const row = await tx.get<ApplicationRow>(`${selectOne} ${rowLock(tx, 'for no key update')}`, [tenant, id]);
+  const row = await tx.get<ApplicationRow>(
+    ...sql`select ${ownColumns} from applications a
+      where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid} ${rowLock(tx, 'for no key update')}`,
+  );
   return row && toApplication(row);
 }
 
-const deleteKeys = 'delete from application_keys where tenant_id = $1 and application_id = $2';
+const [ownColumns, ownIsValid] = [applicationColumns('a'), notExpired('a')];
+
+function deleteKeys(tx: Queries, tenant: string, id: string): Awaitable<number> {
+  return tx.run(...sql`delete from application_keys where tenant_id = ${tenant} and application_id = ${id}`);
+}
 
 export function applications(db: Executor): Applications {
   return {
@@ -115,10 +125,9 @@ export function applications(db: Executor): Applications {
 
     expiredSince: async (tenant, since, limit) => {
       const rows = await db.all<ApplicationRow>(
-        `select ${applicationColumns('a')} from applications a
-         where a.tenant_id = $1 and a.expires_at > $2 and a.expires_at <= :now
-         order by a.expires_at limit $3`,
-        [tenant, Math.max(since, 0), limit],
+        ...sql`select ${ownColumns} from applications a
+         where a.tenant_id = ${tenant} and a.expires_at > ${Math.max(since, 0)} and a.expires_at <= :now
+         order by a.expires_at limit ${limit}`,
       );
       return rows.map(toApplication);
     },
@@ -144,7 +153,7 @@ export function applications(db: Executor): Applications {
         const isOverlapping = expiry.oldKeysExpireAt !== undefined;
         const key = rekey(old, isOverlapping ? await countKeys(tx, tenant, id) : 0);
         if (isOverlapping) await expireKeys(tx, tenant, id, expiry.oldKeysExpireAt);
-        else await tx.run(deleteKeys, [tenant, id]);
+        else await deleteKeys(tx, tenant, id);
         await insertKey(tx, tenant, id, key, change, expiry.expiresAt);
         await updateApplication(tx, old, change, {});
         return { application: (await lockApplication(tx, tenant, id)) as Application, key };
@@ -217,9 +226,9 @@ async function markDeleted(
   const old = await lockApplication(tx, tenant, id);
   if (!old) return undefined;
   check?.(old);
-  await tx.run('update applications set expires_at = 0 where tenant_id = $1 and id = $2', [tenant, id]);
+  await tx.run(...sql`update applications set expires_at = 0 where tenant_id = ${tenant} and id = ${id}`);
   // Deletes the keys now instead of in the sweep, so that response times do not reveal which keys existed.
-  await tx.run('delete from application_keys where tenant_id = $1 and application_id = $2', [tenant, id]);
+  await deleteKeys(tx, tenant, id);
   return old;
 }
 
@@ -290,8 +299,8 @@ export function fold(name: string): string {
 
 function withKeyEnding(tenant: string, ending: string): Filtered<unknown, unknown>['index'] {
   return {
-    sql: (params) => `select k.application_id from application_keys k
-      where k.tenant_id = ${params.add(tenant)} and k.ending = ${params.add(ending)} and ${notExpired('k')}`,
+    sql: clause`select k.application_id from application_keys k
+      where k.tenant_id = ${tenant} and k.ending = ${ending} and ${notExpired('k')}`,
     id: 'k.application_id',
   };
 }
@@ -307,14 +316,13 @@ function filtered(tenant: string, filter: ApplicationFilter) {
     tenant,
     ids,
     index: byKey || (first && withLabel(tenant, first)),
-    filter: (params: Params) =>
-      all(
-        type && `x.type = ${params.add(type)}`,
-        name && includes('x.name_folded', params.add(fold(name))),
-        expiresBefore !== undefined && `x.expires_at < ${params.add(expiresBefore)}`,
-        ...(byKey && first ? [first, ...others] : others).map((label) => hasLabel(params, tenant, label)),
-        notExpired('x'),
-      ),
+    filter: all(
+      type && clause`x.type = ${type}`,
+      name && includes('x.name_folded', fold(name)),
+      expiresBefore !== undefined && clause`x.expires_at < ${expiresBefore}`,
+      ...(byKey && first ? [first, ...others] : others).map((label) => hasLabel(tenant, label)),
+      notExpired('x'),
+    ),
   };
 }
 
@@ -352,8 +360,10 @@ async function replaceLabels(
   after: Labels | undefined,
 ): Promise<void> {
   if (labelText(before) === labelText(after)) return;
-  const sql = 'delete from application_labels where tenant_id = $1 and application_id = $2';
-  if (before) await tx.run(sql, [tenant, application]);
+  if (before)
+    await tx.run(
+      ...sql`delete from application_labels where tenant_id = ${tenant} and application_id = ${application}`,
+    );
   await tx.insert(labelRows, rowsOf(tenant, application, after));
 }
 
@@ -361,14 +371,14 @@ type Label = readonly [name: string, value: string];
 
 function withLabel(tenant: string, [name, value]: Label): Filtered<unknown, unknown>['index'] {
   return {
-    sql: (params) => `select l.application_id from application_labels l
-      where l.tenant_id = ${params.add(tenant)} and l.name = ${params.add(name)} and l.value = ${params.add(value)}`,
+    sql: clause`select l.application_id from application_labels l
+      where l.tenant_id = ${tenant} and l.name = ${name} and l.value = ${value}`,
     id: 'l.application_id',
   };
 }
 
 /** A condition on the application `x`. */
-function hasLabel(params: Params, tenant: string, [name, value]: Label): string {
-  return `(select 1 from application_labels l where l.tenant_id = ${params.add(tenant)} and l.name = ${params.add(name)}
-    and l.value = ${params.add(value)} and l.application_id = x.id) = 1`;
+function hasLabel(tenant: string, [name, value]: Label): Clause {
+  return clause`(select 1 from application_labels l where l.tenant_id = ${tenant} and l.name = ${name}
+    and l.value = ${value} and l.application_id = x.id) = 1`;
 }

@@ -5,7 +5,7 @@ import { toolWriter } from '../audit/log.ts';
 import type { Db, Queries } from '../db/db.ts';
 import type { ChainKeys } from '../db/keys/keyring.ts';
 import { tablesOf } from '../db/migrate.ts';
-import { type ColumnType, target, type Value } from '../db/statement.ts';
+import { type ColumnType, sql, target, type Value } from '../db/statement.ts';
 import { byOperator } from '../domain/audit.ts';
 
 /**
@@ -83,9 +83,12 @@ interface Column {
 }
 
 export function columnsOf(tx: Queries, table: string): Promise<Column[]> {
-  const sql = `select column_name as name, data_type as type
-    from information_schema.columns where table_schema = current_schema() and table_name = $1 order by ordinal_position`;
-  return Promise.resolve(tx.all<Column>(sql, [table]));
+  return Promise.resolve(
+    tx.all<Column>(
+      ...sql`select column_name as name, data_type as type
+    from information_schema.columns where table_schema = current_schema() and table_name = ${table} order by ordinal_position`,
+    ),
+  );
 }
 
 function* batches(rows: Iterable<Row>): Generator<Row[]> {

@@ -1,5 +1,5 @@
 import type { DbTime, Executor, Local } from '../db/db.ts';
-import { type Lookup, lookup } from '../db/statement.ts';
+import { clause, type Lookup, lookup } from '../db/statement.ts';
 import type { Person } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { type Digest, nilTenant } from '../domain/key.ts';
@@ -70,7 +70,7 @@ const byApplicationKey = lookup<KeyRow>(
     key,
     tenant,
     table,
-  ) => `select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+  ) => clause`select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
     k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
@@ -87,7 +87,7 @@ const bySessionKey = lookup<SessionRow>(
     key,
     tenant,
     table,
-  ) => `select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
+  ) => clause`select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, s.max_uses, s.jkt, s.subject, a.allowed_origins, a.allowed_networks, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,

@@ -1,8 +1,8 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { all, includes, Params } from '../db/sql.ts';
-import { type Lookup, lookup, statement } from '../db/statement.ts';
+import { includes } from '../db/sql.ts';
+import { all, clause, type Lookup, list, lookup, none, raw, sql } from '../db/statement.ts';
 import {
   bytes,
   integer,
@@ -49,19 +49,20 @@ const columns = destinationTable.select('d');
 const lookupBy = (column: string, type: 'uuid' | 'text') =>
   lookup<Row>(
     type,
-    (key, tenant, table) => `select d.${column} as key, ${columns} from ${table('destinations')} d
-      where d.${column} = ${key} and d.tenant_id = ${tenant}`,
+    (
+      key,
+      tenant,
+      table,
+    ) => clause`select ${raw(`d.${column}`)} as key, ${columns} from ${table('destinations')} d
+      where ${raw(`d.${column}`)} = ${key} and d.tenant_id = ${tenant}`,
   );
 const [byId, byName] = [lookupBy('id', 'uuid'), lookupBy('name', 'text')];
-const selectById = `select ${columns} from destinations d where d.tenant_id = $1 and d.id = $2`;
-
-const findOther = statement<'tenant' | 'id' | 'name'>(
-  (p) =>
-    `select 1 as one from destinations where tenant_id = ${p.tenant} and name = ${p.name} and id <> ${p.id}`,
-);
+const selectById = (tenant: string, id: string, lock = none) =>
+  sql`select ${columns} from destinations d where d.tenant_id = ${tenant} and d.id = ${id} ${lock}`;
 
 async function isTaken(tx: Queries, tenant: string, id: string, name: string): Promise<boolean> {
-  return (await tx.get(...findOther({ tenant, id, name }))) !== undefined;
+  const other = sql`select 1 as one from destinations where tenant_id = ${tenant} and name = ${name} and id <> ${id}`;
+  return (await tx.get(...other)) !== undefined;
 }
 
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
@@ -72,21 +73,29 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
   };
   /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
   const lockNames = (tx: Queries, tenant: string) =>
-    tx.get(`select 1 as one from tenants where id = $1 ${rowLock(db, 'for no key update')}`, [tenant]);
+    tx.get(...sql`select 1 as one from tenants where id = ${tenant} ${rowLock(db, 'for no key update')}`);
 
   return {
     create: async (tenant, id, fields, { by, at }, max) => {
       const key = await dataKey(tenant);
       return db.transaction(async (tx) => {
         await lockNames(tx, tenant);
-        const sql = 'select count(*) as count from destinations where tenant_id = $1';
-        if (Number((await tx.get<{ count: DbTime }>(sql, [tenant]))?.count) >= max) return 'too_many';
+        if (
+          Number(
+            (
+              await tx.get<{ count: DbTime }>(
+                ...sql`select count(*) as count from destinations where tenant_id = ${tenant}`,
+              )
+            )?.count,
+          ) >= max
+        )
+          return 'too_many';
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const row = { tenant_id: tenant, id, origin: fields.origin, modified_at: null };
         const secrets = encryptSecrets(key, row, fields.secrets);
         const created = { ...row, created_by: by, created_at: at, secrets, ...changeable(fields) };
         await tx.run(...destinationTable.insert(created));
-        return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
+        return toStored((await tx.get<Row>(...selectById(tenant, id))) as Row, key);
       });
     },
 
@@ -107,7 +116,7 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
       const key = await dataKey(tenant);
       return db.transaction(async (tx) => {
         await lockNames(tx, tenant);
-        const old = await tx.get<Row>(`${selectById} ${rowLock(db, 'for update')}`, [tenant, id]);
+        const old = await tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
         if (!old) return undefined;
         const fields = revise(toStored(old, key));
         const modified_at = modificationTime(old.modified_at, at);
@@ -116,17 +125,17 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const changes = { modified_by: by, modified_at, secrets, ...changeable(fields) };
         await tx.run(...destinationTable.update({ tenant_id: tenant, id }, changes));
         forget(old, key);
-        return toStored((await tx.get<Row>(selectById, [tenant, id])) as Row, key);
+        return toStored((await tx.get<Row>(...selectById(tenant, id))) as Row, key);
       });
     },
 
     delete: (tenant, id, check) =>
       db.transaction(async (tx) => {
-        const row = await tx.get<Row>(`${selectById} ${rowLock(db, 'for update')}`, [tenant, id]);
+        const row = await tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
         if (!row) return undefined;
         const destination = toDestination(row);
         check(destination);
-        await tx.run('delete from destinations where tenant_id = $1 and id = $2', [tenant, id]);
+        await tx.run(...sql`delete from destinations where tenant_id = ${tenant} and id = ${id}`);
         // Without the data key, the row was not decrypted.
         await dataKey(tenant).then(
           (key) => forget(row, key),
@@ -142,12 +151,10 @@ async function locate(
   tenant: string,
   references: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
-  const params = new Params();
   const ids = references.filter((text) => Id.safeParse(text).success);
   const rows = await db.all<Pick<Row, 'id' | 'name'>>(
-    `select d.id, d.name from destinations d where d.tenant_id = ${params.add(tenant)}
-       and (d.id in ${params.list(ids)} or d.name in ${params.list(references)})`,
-    params.values,
+    ...sql`select d.id, d.name from destinations d where d.tenant_id = ${tenant}
+       and (d.id in ${list(ids)} or d.name in ${list(references)})`,
   );
   return new Map(rows.flatMap(({ id, name }) => [[id, id] as const, [name, id] as const]));
 }
@@ -159,8 +166,7 @@ function filtered(tenant: string, { ids, name }: Parameters<Destinations['list']
     columns: 'r.name',
     tenant,
     ids,
-    filter: (params: Params) =>
-      all('1 = 1', name !== undefined && includes('x.name', params.add(name.toLowerCase()))),
+    filter: all('1 = 1', name !== undefined && includes('x.name', name.toLowerCase())),
   };
 }
 

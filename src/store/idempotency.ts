@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import type { Executor, Queries } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
-import type { Value } from '../db/statement.ts';
+import { type Clause, clause, sql } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
 import { type Charge, checkGrowth, writeCharges } from './application-storage.ts';
 import type { Idempotency } from './store.ts';
@@ -20,9 +20,8 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       if (!tx.isEmbedded && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
       const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
-        `select request_digest, reply from idempotency
-         where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at > :now`,
-        [tenant, caller, digest],
+        ...sql`select request_digest, reply from idempotency
+         where tenant_id = ${tenant} and caller_id = ${caller} and key_digest = ${digest} and expires_at > :now`,
       );
       if (!row) return undefined;
       const same = Buffer.from(row.request_digest).equals(fingerprint(dataKey(tenant), request));
@@ -45,24 +44,13 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       // Only an expired record is replaced. If another change has inserted a record since `find`, the insert fails.
       const replaced = await removeRecords(
         tx,
-        `delete from idempotency
-         where tenant_id = $1 and caller_id = $2 and key_digest = $3 and expires_at <= :now`,
-        [tenant, caller, digest],
+        clause`delete from idempotency
+         where tenant_id = ${tenant} and caller_id = ${caller} and key_digest = ${digest} and expires_at <= :now`,
       );
       await tx.run(
-        `insert into idempotency
+        ...sql`insert into idempotency
            (tenant_id, caller_id, key_digest, request_digest, reply, expires_at, application_id, bytes)
-         values ($1, $2, $3, $4, $5, $6, $7, $8)`,
-        [
-          tenant,
-          caller,
-          digest,
-          fingerprint(dataKey(tenant), request),
-          encrypted,
-          now + retention,
-          application,
-          bytes,
-        ],
+         values (${tenant}, ${caller}, ${digest}, ${fingerprint(dataKey(tenant), request)}, ${encrypted}, ${now + retention}, ${application}, ${bytes})`,
       );
       const charge: Charge = { tenant, application, kind: 'records', tokens: 0, bytes };
       for (const each of [...replaced, charge]) await tx.defer(writeCharges, each);
@@ -74,21 +62,16 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
  * Runs the statement `deletion` on records, and subtracts their size from the storage of their applications. Returns the
  * number of deleted records.
  */
-export async function deleteRecords(
-  tx: Queries,
-  deletion: string,
-  params: readonly Value[],
-): Promise<number> {
-  const credits = await removeRecords(tx, deletion, params);
+export async function deleteRecords(tx: Queries, deletion: Clause): Promise<number> {
+  const credits = await removeRecords(tx, deletion);
   if (credits.length > 0) await writeCharges(tx, credits);
   return credits.length;
 }
 
 /** Returns the charges that the caller has to write. */
-async function removeRecords(tx: Queries, deletion: string, params: readonly Value[]): Promise<Charge[]> {
+async function removeRecords(tx: Queries, deletion: Clause): Promise<Charge[]> {
   const deleted = await tx.returning<{ tenant_id: string; application_id: string; bytes: number }>(
-    `${deletion} returning tenant_id, application_id, bytes`,
-    params,
+    ...sql`${deletion} returning tenant_id, application_id, bytes`,
   );
   return deleted.map(({ tenant_id, application_id, bytes }) => ({
     tenant: tenant_id,

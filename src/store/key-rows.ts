@@ -1,7 +1,8 @@
 /** Statements on the keys of an application. Callers must lock the application first. */
+
 import { createHash } from 'node:crypto';
 import type { DbTime, Queries } from '../db/db.ts';
-import { Params } from '../db/sql.ts';
+import { list, Param, raw, sql } from '../db/statement.ts';
 import { bytes, optional, shown, shownTime, table, text, time, uuid } from '../db/table.ts';
 import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
@@ -31,10 +32,15 @@ export type KeyRow = Parameters<typeof keyTable.view>[0];
 
 /** How many keys of the application have not expired. Those from `POST /oauth/token` do not count. */
 export async function countKeys(tx: Queries, tenant: string, application: string): Promise<number> {
-  const sql = `select count(*) as count from application_keys k
-    where k.tenant_id = $1 and k.application_id = $2 and k.trust is null
-      and (k.expires_at is null or k.expires_at > :now)`;
-  return Number((await tx.get<{ count: DbTime }>(sql, [tenant, application]))?.count);
+  return Number(
+    (
+      await tx.get<{ count: DbTime }>(
+        ...sql`select count(*) as count from application_keys k
+    where k.tenant_id = ${tenant} and k.application_id = ${application} and k.trust is null
+      and (k.expires_at is null or k.expires_at > :now)`,
+      )
+    )?.count,
+  );
 }
 
 /** Sets the expiry of all keys that do not expire earlier. */
@@ -44,11 +50,12 @@ export async function expireKeys(
   application: string,
   expiresAt: number,
 ): Promise<void> {
+  const end = new Param(expiresAt);
   await tx.run(
-    `update application_keys set expires_at = case when expires_at < $3 then expires_at else $3 end,
-       ends_at = case when ends_at > $3 then $3 else ends_at end
-     where tenant_id = $1 and application_id = $2 and (expires_at is null or expires_at > $3 or ends_at > $3)`,
-    [tenant, application, expiresAt],
+    ...sql`update application_keys set expires_at = case when expires_at < ${end} then expires_at else ${end} end,
+       ends_at = case when ends_at > ${end} then ${end} else ends_at end
+     where tenant_id = ${tenant} and application_id = ${application}
+       and (expires_at is null or expires_at > ${end} or ends_at > ${end})`,
   );
 }
 
@@ -97,30 +104,39 @@ export async function endUntrusted(
   const kept = after.map(trustOf);
   const ended = before.map(trustOf).filter((trust) => !kept.includes(trust));
   if (ended.length === 0) return;
-  const params = new Params();
   const deleted = await tx.returning<{ digest: Digest }>(
-    `delete from application_keys where tenant_id = ${params.add(tenant)}
-       and application_id = ${params.add(application)} and trust in ${params.list(ended)} returning digest`,
-    params.values,
+    ...sql`delete from application_keys where tenant_id = ${tenant}
+       and application_id = ${application} and trust in ${list(ended)} returning digest`,
   );
   const digests = [
     ...ended.map((trust) => trustDigest(application, trust)),
     ...deleted.map(({ digest }) => digest),
   ];
   // One by one: with `insert … select`, Citus would wait while any shard moves.
-  await Promise.all(digests.map((digest) => tx.run(insertLeaked, [tenant, digest])));
+  await Promise.all(digests.map((digest) => tx.run(...insertLeaked(tenant, digest))));
 }
 
-const insertLeaked = `insert into leaked_keys (tenant_id, digest, expires_at) values ($1, $2, :now + ${longestSession})
+const insertLeaked = (
+  tenant: string,
+  digest: Digest,
+) => sql`insert into leaked_keys (tenant_id, digest, expires_at)
+  values (${tenant}, ${digest}, :now + ${raw(String(longestSession))})
   on conflict (tenant_id, digest) do update set expires_at = excluded.expires_at`;
 
 /** The keys from `POST /oauth/token` that an application can have at a time. */
 const maxIssuedKeys = 1000;
 
 export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application: string): Promise<boolean> {
-  const sql = `select count(*) as count from (select 1 from application_keys k where k.tenant_id = $1
-    and k.application_id = $2 and k.trust is not null and k.expires_at > :now limit ${maxIssuedKeys}) as issued`;
-  return Number((await tx.get<{ count: DbTime }>(sql, [tenant, application]))?.count) >= maxIssuedKeys;
+  return (
+    Number(
+      (
+        await tx.get<{ count: DbTime }>(
+          ...sql`select count(*) as count from (select 1 from application_keys k where k.tenant_id = ${tenant}
+    and k.application_id = ${application} and k.trust is not null and k.expires_at > :now limit ${maxIssuedKeys}) as issued`,
+        )
+      )?.count,
+    ) >= maxIssuedKeys
+  );
 }
 
 /** The sessions in the console that a person can have in an application at a time. */
@@ -134,11 +150,10 @@ export function endOldestSessions(
   { issuer, subject }: Workload,
 ) {
   return tx.run(
-    `delete from application_keys where tenant_id = $1 and application_id = $2 and id in (
-       select k.id from application_keys k where k.tenant_id = $1 and k.application_id = $2 and k.issuer = $3
-         and k.subject = $4 and k.person is not null and k.expires_at > :now
+    ...sql`delete from application_keys where tenant_id = ${tenant} and application_id = ${application} and id in (
+       select k.id from application_keys k where k.tenant_id = ${tenant} and k.application_id = ${application} and k.issuer = ${issuer.issuer}
+         and k.subject = ${subject} and k.person is not null and k.expires_at > :now
        order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1})`,
-    [tenant, application, issuer.issuer, subject],
   );
 }
 
@@ -153,9 +168,11 @@ export async function spendJwt(
 ): Promise<boolean> {
   if (jti === undefined) return true;
   const digest: Digest = keyDigest(JSON.stringify([issuer.issuer, jti]));
-  const sql =
-    'insert into used_jwts (tenant_id, digest, expires_at) values ($1, $2, $3) on conflict do nothing';
-  return (await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin])) > 0;
+  return (
+    (await tx.run(
+      ...sql`insert into used_jwts (tenant_id, digest, expires_at) values (${tenant}, ${digest}, ${expiresAt + usedJwtMargin}) on conflict do nothing`,
+    )) > 0
+  );
 }
 
 export async function insertIssuedKey(
@@ -189,8 +206,7 @@ export async function renewKey(
   ...[tenant, application, id, expiresAt]: Parameters<Keys['renew']>
 ): Promise<void> {
   await tx.run(
-    `update application_keys set expires_at = case when ends_at < $4 then ends_at else $4 end
-     where tenant_id = $1 and application_id = $2 and id = $3 and ends_at is not null and expires_at > :now`,
-    [tenant, application, id, expiresAt],
+    ...sql`update application_keys set expires_at = case when ends_at < ${expiresAt} then ends_at else ${expiresAt} end
+     where tenant_id = ${tenant} and application_id = ${application} and id = ${id} and ends_at is not null and expires_at > :now`,
   );
 }

@@ -2,7 +2,7 @@ import type { EntryWriter } from '../audit/log.ts';
 import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
 import { databaseTime, everyTenant } from '../db/sql.ts';
-import { lookup } from '../db/statement.ts';
+import { type Clause, clause, lookup, raw, sql } from '../db/statement.ts';
 import type { ApplicationKey } from '../domain/application.ts';
 import { type Digest, nilTenant, type ParsedKey } from '../domain/key.ts';
 import { longestSession } from '../domain/session.ts';
@@ -30,20 +30,18 @@ import type { Keys, NewEntry, RevokedKey, Store, WorkloadTarget } from './store.
 import type { TenantTags } from './tenants.ts';
 
 /** Keys from `POST /oauth/token` can be many, and are left out. */
-const isListed = 'k.trust is null';
-const ofApplication = `application_keys as k where k.tenant_id = $1 and k.application_id = $2 and ${notExpired('k')}`;
+const isListed = raw('k.trust is null');
 
 export function applicationKeys(db: Executor): Keys {
   return {
     list: async (tenant, application) => {
       const rows = await db.all<KeyRow>(
-        `select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
+        ...sql`select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
            case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
          from application_keys k
          join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-         where k.tenant_id = $1 and k.application_id = $2 and ${isListed} and ${notExpired('k')} and ${notExpired('a')}
+         where k.tenant_id = ${tenant} and k.application_id = ${application} and ${isListed} and ${notExpired('k')} and ${notExpired('a')}
          order by k.id desc`,
-        [tenant, application],
       );
       return rows.map(toKey);
     },
@@ -81,8 +79,10 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lockApplication(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
-        const sql = `delete from ${ofApplication} and id = $3 returning ${keyTable.shown}`;
-        const [row] = await tx.returning<KeyRow>(sql, [tenant, application, id]);
+        const [row] = await tx.returning<KeyRow>(
+          ...sql`delete from application_keys as k where k.tenant_id = ${tenant} and k.application_id = ${application}
+            and ${notExpired('k')} and id = ${id} returning ${raw(keyTable.shown.join(', '))}`,
+        );
         return row && toKey(row);
       }),
   };
@@ -108,20 +108,23 @@ interface SessionRow {
  * Ends the sessions that the key authorized without being their ceiling. Sessions whose ceiling it is end when the key
  * is deleted.
  */
-async function endUnlimitedSessions(tx: Queries, params: readonly [tenant: string, digest: Digest]) {
-  const found = `from application_keys k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}`;
-  const insert = (rows: string) =>
-    tx.run(`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`, params);
-  const end = `:now + ${longestSession}`;
-  if (tx.isEmbedded || tx.writesTogether) await insert(`select k.tenant_id, k.digest, ${end} ${found}`);
-  else if (await tx.get(`select 1 as one ${found}`, params)) await insert(`values ($1, $2, ${end})`);
+async function endUnlimitedSessions(tx: Queries, tenant: string, digest: Digest) {
+  const found = clause`from application_keys k where k.tenant_id = ${tenant} and k.digest = ${digest} and ${notExpired('k')}`;
+  const insert = (rows: Clause) =>
+    tx.run(...sql`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`);
+  const end = raw(`:now + ${longestSession}`);
+  if (tx.isEmbedded || tx.writesTogether) await insert(clause`select k.tenant_id, k.digest, ${end} ${found}`);
+  else if (await tx.get(...sql`select 1 as one ${found}`))
+    await insert(clause`values (${tenant}, ${digest}, ${end})`);
 }
 
-const deleteKey = `delete from application_keys as k where k.tenant_id = $1 and k.digest = $2 and ${notExpired('k')}
-  returning tenant_id, application_id, id, ending`;
+const deleteKey = (tenant: string, digest: Digest) =>
+  sql`delete from application_keys as k where k.tenant_id = ${tenant} and k.digest = ${digest} and ${notExpired('k')}
+    returning tenant_id, application_id, id, ending`;
 
-const deleteSession = `delete from sessions as s where s.tenant_id = $1 and s.key_digest = $2 and s.expires_at > :now
-  returning tenant_id, id, application_id, authorized_by`;
+const deleteSession = (tenant: string, digest: Digest) =>
+  sql`delete from sessions as s where s.tenant_id = ${tenant} and s.key_digest = ${digest} and s.expires_at > :now
+    returning tenant_id, id, application_id, authorized_by`;
 
 /** See `Store.revokeKey`. All statements run for every key, so that an unknown key takes as long as a known one. */
 export function keyRevoker(
@@ -141,9 +144,9 @@ export function keyRevoker(
     await db.change(
       async (tx) => {
         const now = await databaseTime(tx);
-        await endUnlimitedSessions(tx, [tenant, digest]);
-        const [key] = await tx.returning<RevokedRow>(deleteKey, [tenant, digest]);
-        const [session] = await tx.returning<SessionRow>(deleteSession, [tenant, digest]);
+        await endUnlimitedSessions(tx, tenant, digest);
+        const [key] = await tx.returning<RevokedRow>(...deleteKey(tenant, digest));
+        const [session] = await tx.returning<SessionRow>(...deleteSession(tenant, digest));
         await tx.defer(writeChanges, entryOf(toRevoked(key, session), now));
       },
       digest.toHex(),
@@ -169,14 +172,20 @@ interface TargetRow extends ApplicationRow {
 
 const targetById = lookup<TargetRow>(
   'uuid',
-  (key, tenant, table) => `select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+  (
+    key,
+    tenant,
+    table,
+  ) => clause`select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
     from ${table('applications')} a join ${table('tenants')} t on t.id = a.tenant_id and t.disabled_at is null
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
 
-const selectSignInTargets = `select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+const selectSignInTargets = (
+  tenant: string,
+) => sql`select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
-  where a.tenant_id = $1 and a.type = 'management' and a.trusted_issuers is not null and ${notExpired('a')}
+  where a.tenant_id = ${tenant} and a.type = 'management' and a.trusted_issuers is not null and ${notExpired('a')}
   order by a.id`;
 
 const selectTags = 'select tag from tenants where disabled_at is null order by id limit 2';
@@ -189,25 +198,24 @@ export function signInTargets(db: Db, tags: TenantTags): Store['findSignInTarget
     const tenant = tag === undefined ? undefined : await tags.find(tag);
     return tenant === undefined
       ? undefined
-      : { tenant, targets: (await db.all<TargetRow>(selectSignInTargets, [tenant])).map(toTarget) };
+      : { tenant, targets: (await db.all<TargetRow>(...selectSignInTargets(tenant))).map(toTarget) };
   };
 }
-
-const ofPerson = (condition: string) =>
-  everyTenant(`select tenant_id, application_id, id from application_keys
-    where issuer = $1 and created_at < $2 and person is not null and ${condition}`);
 
 /** See `Store.findPersonSessions`. */
 export function personSessions(db: Db): Store['findPersonSessions'] {
   return async ({ before, issuer, subject, sid }) => {
     // A session that began without a sid ends with its subject.
-    const [condition, values] =
+    const isPerson =
       sid === undefined
-        ? ['subject = $3', [subject ?? null]]
+        ? clause`subject = ${subject}`
         : subject === undefined
-          ? ['sid = $3', [sid]]
-          : ['subject = $3 and (sid = $4 or sid is null)', [subject, sid]];
-    const rows = await db.all<Omit<RevokedRow, 'ending'>>(ofPerson(condition), [issuer, before, ...values]);
+          ? clause`sid = ${sid}`
+          : clause`subject = ${subject} and (sid = ${sid} or sid is null)`;
+    const rows = await db.all<Omit<RevokedRow, 'ending'>>(
+      ...sql`select tenant_id, application_id, id from application_keys
+        where issuer = ${issuer} and created_at < ${before} and person is not null and ${isPerson} ${everyTenant}`,
+    );
     return rows.map(({ tenant_id, application_id, id }) => ({
       tenantId: tenant_id,
       applicationId: application_id,

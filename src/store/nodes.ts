@@ -3,6 +3,7 @@
 import type { Db, DbTime } from '../db/db.ts';
 import { schemaOf } from '../db/migrate.ts';
 import { databaseTime } from '../db/sql.ts';
+import { sql } from '../db/statement.ts';
 import type { Position } from '../domain/database-position.ts';
 
 export interface NodeRecord {
@@ -63,23 +64,23 @@ export function nodes(db: Db): Nodes {
   return {
     record: ({ id, name, version, url, masterKeys, clock }) =>
       db.transaction(async (tx) => {
-        await tx.run('delete from nodes where seen_at < :now - $1', [memory]);
+        await tx.run(...sql`delete from nodes where seen_at < :now - ${memory}`);
         const [row] = await tx.returning<{ seen_at: DbTime }>(
-          `insert into nodes (id, name, version, url, master_keys, clock, seen_at) values ($1, $2, $3, $4, $5, $6, :now)
+          ...sql`insert into nodes (id, name, version, url, master_keys, clock, seen_at) values (${id}, ${name}, ${version}, ${url}, ${JSON.stringify(masterKeys)}, ${clock}, :now)
            on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
              seen_at = excluded.seen_at
            returning seen_at`,
-          [id, name, version, url ?? null, JSON.stringify(masterKeys), clock],
         );
         return Number(row?.seen_at);
       }),
     remove: async (id) => {
-      await db.run('delete from nodes where id = $1', [id]);
+      await db.run(...sql`delete from nodes where id = ${id}`);
     },
     now: () => databaseTime(db),
     active: async () => {
-      const sql = 'select * from nodes where seen_at >= :now - $1 order by name';
-      const rows = await db.all<Row>(sql, [nodeLifetime]);
+      const rows = await db.all<Row>(
+        ...sql`select * from nodes where seen_at >= :now - ${nodeLifetime} order by name`,
+      );
       return rows.map(({ id, name, version, url, master_keys, clock, seen_at }) => ({
         id,
         name,
@@ -99,15 +100,16 @@ export function nodes(db: Db): Nodes {
     schema: () => schemaOf(db),
     position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
-      const sql = 'update heartbeat set era = greatest(era, $1) + 1, beat = greatest(beat, $2), home = null';
-      await db.run(sql, [era, beat]);
+      await db.run(
+        ...sql`update heartbeat set era = greatest(era, ${era}) + 1, beat = greatest(beat, ${beat}), home = null`,
+      );
     },
     beat: async () => {
       if (!db.position) return;
       await db.run('update heartbeat set beat = beat + 1');
       const { home, here } = (await db.position()) ?? {};
       if (home === undefined && here !== undefined)
-        await db.run('update heartbeat set home = $1 where home is null', [here]);
+        await db.run(...sql`update heartbeat set home = ${here} where home is null`);
     },
   };
 }

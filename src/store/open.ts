@@ -1,4 +1,5 @@
 /** Opens a store: connects to the database, adds instrumentation, and creates the repositories. */
+
 import { auditSource } from '../audit/delivery.ts';
 import {
   auditLog,
@@ -37,6 +38,7 @@ import {
 } from '../db/migrate.ts';
 import { openPostgres } from '../db/postgres/postgres.ts';
 import { openSqlite } from '../db/sqlite/sqlite.ts';
+import { sql } from '../db/statement.ts';
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { KnownPositions } from '../domain/database-position.ts';
 import { applications } from './applications.ts';
@@ -360,19 +362,17 @@ function transactionRunner(
 function settings(db: Pick<Queries, 'get' | 'run' | 'returning'>): Settings {
   return {
     replace: async (name, value, at) => {
-      const before = await db.get<{ value: string }>('select value from settings where name = $1', [name]);
+      const before = await db.get<{ value: string }>(...sql`select value from settings where name = ${name}`);
       // Compares again, because another node may have stored a value since.
       const [changed] = await db.returning<{ name: string }>(
-        `insert into settings (name, value) values ($1, $2)
+        ...sql`insert into settings (name, value) values (${name}, ${value})
          on conflict (name) do update set value = excluded.value where settings.value <> excluded.value
          returning name`,
-        [name, value],
       );
       if (!changed) return undefined;
       await db.run(
-        `insert into setting_changes (name, at, value) values ($1, $2, $3)
+        ...sql`insert into setting_changes (name, at, value) values (${name}, ${at}, ${value})
          on conflict (name, at) do update set value = excluded.value`,
-        [name, at, value],
       );
       return { from: before?.value };
     },

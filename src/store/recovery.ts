@@ -1,6 +1,8 @@
 /** Closes again, after a restore, what a backup brought back. */
+
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, Queries } from '../db/db.ts';
+import { sql } from '../db/statement.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
   type AuditRow,
@@ -39,8 +41,7 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const found = await applications(db).get(tenant, application);
   if (!found) return undefined;
   const there = await db.all<{ id: string; ending: string }>(
-    'select id, ending from application_keys where tenant_id = $1 and application_id = $2 order by id',
-    [tenant, application],
+    ...sql`select id, ending from application_keys where tenant_id = ${tenant} and application_id = ${application} order by id`,
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
@@ -89,13 +90,14 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication, a
   const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
     const found = await lockApplication(tx, tenantId, id);
-    await tx.run('delete from applications where tenant_id = $1 and id = $2', [tenantId, id]);
+    await tx.run(...sql`delete from applications where tenant_id = ${tenantId} and id = ${id}`);
     const difference = found && removedState(found);
     return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });
   }
   for (const key of keys) {
-    const sql = 'delete from application_keys where tenant_id = $1 and application_id = $2 and id = $3';
-    await tx.run(sql, [tenantId, id, key.id]);
+    await tx.run(
+      ...sql`delete from application_keys where tenant_id = ${tenantId} and application_id = ${id} and id = ${key.id}`,
+    );
     await record({
       ...about,
       operation: 'application.key.delete',

@@ -1,6 +1,5 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { all, type Params } from '../db/sql.ts';
-import { statement, type TableName } from '../db/statement.ts';
+import { all, type Clause, clause, Param, type Piece, raw, sql, type TableName } from '../db/statement.ts';
 import {
   bytes,
   defaulted,
@@ -36,42 +35,39 @@ import type {
  * `tenant` is the parameter with the tenant. In subqueries, too, each table is compared with it and not with the
  * `tenant_id` of the session, because a Citus cluster would otherwise ask all servers.
  */
-export const ownerAndAuthorizer = (tenant: string, table: TableName = (name) => name) => `
+export const ownerAndAuthorizer = (tenant: Piece, table: TableName = raw) => clause`
   join ${table('applications')} a on a.tenant_id = ${tenant} and a.id = s.application_id
   left join ${table('application_keys')} k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
   left join ${table('applications')} c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
 export const isValid = (
-  tenant: string,
+  tenant: Piece,
   table?: TableName,
-) => `s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
+) => clause`s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
     or (k.application_id = c.id and ${notExpired('k')} and ${notExpired('c')})) and ${notEnded('s', tenant, table)}`;
 /** A column of the authorizer, or null if the session has no ceiling. */
-export const ofCeiling = (column: string) => `case when k.id is not null then c.${column} end`;
+export const ofCeiling = (column: string) => raw(`case when k.id is not null then c.${column} end`);
 
-type One = Record<'tenant' | 'id', string>;
-const oneValid = ({ tenant, id }: One) => `select s.id from sessions s ${ownerAndAuthorizer(tenant)}
+const oneValid = (
+  tenant: Param,
+  id: string,
+) => clause`select s.id from sessions s ${ownerAndAuthorizer(tenant)}
   where s.tenant_id = ${tenant} and s.id = ${id} and ${isValid(tenant)}`;
-const endOne = statement<'tenant' | 'id'>(
-  (p) => `delete from sessions where tenant_id = ${p.tenant} and id in (${oneValid(p)})
-    returning application_id, authorized_by`,
-);
-
 /**
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
  * session has the `ended_at` that its authorization read, in `subject_since`, so no clock decides which came first.
  */
-const endSubject = statement<'tenant' | 'subject'>(
-  (p) => `insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
-    values (${p.tenant}, ${p.subject}, :now, :now + ${longestSession})
-    on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
-      ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
-        else ended_subjects.ended_at + 1 end`,
-);
-/** A separate statement: with `insert … select`, Citus would wait while any shard moves. */
-const hasSubject = statement<'tenant' | 'subject'>(
-  (p) =>
-    `select 1 as one from sessions s where s.tenant_id = ${p.tenant} and s.subject = ${p.subject} limit 1`,
-);
+async function endSubject(db: Executor, tenant: string, subject: string): Promise<void> {
+  const some = sql`select 1 as one from sessions s where s.tenant_id = ${tenant} and s.subject = ${subject} limit 1`;
+  // A separate statement: with `insert … select`, Citus would wait while any shard moves.
+  if (!(await db.get(...some))) return;
+  await db.run(
+    ...sql`insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
+      values (${tenant}, ${subject}, :now, :now + ${raw(String(longestSession))})
+      on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+        ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
+          else ended_subjects.ended_at + 1 end`,
+  );
+}
 
 /** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
 export function kindOf(row: {
@@ -113,10 +109,10 @@ type SessionRow = Ends &
   Readonly<Record<'ceiling' | 'bound', number | boolean>>;
 
 const columns = (
-  tenant: string,
+  tenant: Piece,
   alias = 's',
-) => `${sessionTable.select(alias, read)}, ${endsOf(alias, tenant)},
-  ${alias}.authorizer_digest is not null as ceiling, ${alias}.jkt is not null as bound`;
+) => clause`${sessionTable.select(alias, read)}, ${endsOf(alias, tenant)},
+  ${raw(alias)}.authorizer_digest is not null as ceiling, ${raw(alias)}.jkt is not null as bound`;
 
 /** The foreign key fails if the application does not exist. */
 const newSessions = sessionTable.target([
@@ -150,10 +146,9 @@ export function sessions(db: Executor): Sessions {
     delegate: (tenant, delegation) => db.transaction((tx) => insertDelegation(tx, tenant, delegation)),
 
     count: (tenant, application, counted, max) => {
-      const some = `select 1 from sessions s where s.tenant_id = $1 and ${countedBy[counted]}
-        and s.expires_at > (select :now) limit $3`;
-      const sql = `select count(*) as count from (${some}) s`;
-      return then(db.get<{ count: DbTime }>(sql, [tenant, application, max]), (row) => Number(row?.count));
+      const statement = sql`select count(*) as count from (select 1 from sessions s where s.tenant_id = ${tenant}
+        and ${countedBy[counted](application)} and s.expires_at > (select :now) limit ${max}) s`;
+      return then(db.get<{ count: DbTime }>(...statement), (row) => Number(row?.count));
     },
 
     authorize: (tenant, nonce, authorization) => {
@@ -162,9 +157,12 @@ export function sessions(db: Executor): Sessions {
       const grant = { permissions, rules, by, ceiling, unlimited, trust, subject };
       const spent = db.transaction((tx) =>
         tx.returning<SpentRow>(
-          ...(expiresAt === undefined
-            ? spend({ nonce, tenant, ...grant })
-            : spendUntil({ nonce, tenant, ...grant, expiry: expiresAt, longest: maxLifetime })),
+          ...spend(
+            tenant,
+            nonce,
+            grant,
+            expiresAt === undefined ? undefined : { expiry: expiresAt, longest: maxLifetime },
+          ),
         ),
       );
       return then(spent, ([row]) =>
@@ -182,29 +180,37 @@ export function sessions(db: Executor): Sessions {
       ),
 
     end: async (tenant, id) => {
-      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(...endOne({ tenant, id }));
+      const owner = new Param(tenant);
+      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(
+        ...sql`delete from sessions where tenant_id = ${owner} and id in (${oneValid(owner, id)})
+          returning application_id, authorized_by`,
+      );
       return row && kindOf(row);
     },
 
     spendUse: async (tenant, id) => {
-      // A read writes no entry that would check this, and its use must not be missing in the copy of a tenant that moves.
-      const isOpen = `select :now as now from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(db, 'for key share')}`;
-      const open = await db.get<{ now: DbTime }>(isOpen, [tenant]);
+      const open = await db.get<{ now: DbTime }>(
+        ...sql`select :now as now from data_keys where tenant_id = ${tenant} and frozen = 0 ${rowLock(db, 'for key share')}`,
+      );
       if (!open) throw fail('unavailable', { expected: true });
-      return (await db.run(...spendOne({ tenant, id, now: Number(open.now) }))) > 0;
+      // The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`.
+      const spent = sql`update sessions set uses = uses + 1,
+          expires_at = case when uses + 1 < max_uses then expires_at else ${Number(open.now)} end
+        where tenant_id = ${tenant} and id = ${id} and uses < max_uses and expires_at > :now`;
+      return (await db.run(...spent)) > 0;
     },
 
-    endAll: async (tenant, subject) => {
-      if (await db.get(...hasSubject({ tenant, subject }))) await db.run(...endSubject({ tenant, subject }));
-    },
+    endAll: (tenant, subject) => endSubject(db, tenant, subject),
 
     setQuarantine: (tenant, id, at) => db.transaction((tx) => setQuarantine(tx, tenant, id, at)),
   };
 
   /** Finds out why the nonce was not spent. */
   async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
+    const owner = new Param(tenant);
     const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
-      ...findUnspent({ nonce, tenant, longest }),
+      ...sql`select sessions.authorized_at, ${latest(owner, new Param(longest))} as latest from sessions
+        where ${byNonce(owner, nonce)} and sessions.expires_at > :now`,
     );
     if (!row) return { outcome: 'unknown' };
     if (row.authorized_at !== null) return { outcome: 'used' };
@@ -216,47 +222,54 @@ export function sessions(db: Executor): Sessions {
  * The application is checked in a scalar subquery, so that PostgreSQL starts with the index of the nonce even while its
  * statistics are out of date.
  */
-const byNonce = ({ tenant, nonce }: Record<'tenant' | 'nonce', string>) =>
-  `sessions.tenant_id = ${tenant} and sessions.nonce_digest = ${nonce} and (select 1 from applications a
+const byNonce = (tenant: Param, nonce: Uint8Array) =>
+  clause`sessions.tenant_id = ${tenant} and sessions.nonce_digest = ${nonce} and (select 1 from applications a
     where a.tenant_id = ${tenant} and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
-const findUnspent = statement<'nonce' | 'tenant' | 'longest'>(
-  (p) => `select sessions.authorized_at, ${latest(p)} as latest from sessions
-    where ${byNonce(p)} and sessions.expires_at > :now`,
-);
+/** What `spend` writes. */
+type Granted = Record<'permissions' | 'rules' | 'by', string> &
+  Record<'ceiling' | 'unlimited' | 'trust', Uint8Array | undefined> & {
+    readonly subject: string | undefined;
+  };
 
-type Granted = 'permissions' | 'rules' | 'by' | 'ceiling' | 'unlimited' | 'trust' | 'subject';
-type Spending = 'nonce' | 'tenant' | Granted;
-
-/** Two statements, because PostgreSQL would plan a single statement with an optional condition again each time. */
-const spend = statement<Spending>((p) => spending(p, '', ''));
-const spendUntil = statement<Spending | 'expiry' | 'longest'>((p) =>
-  spending(p, `, expires_at = ${p.expiry}`, `and ${p.expiry} <= ${latest(p)}`),
-);
-
-/** `sessions` has no alias, because SQLite does not accept one in `returning`. */
-function spending(p: Record<Spending, string>, also: string, unless: string): string {
-  return `update sessions set permissions = ${p.permissions}, rules = ${p.rules}, authorized_at = :now,
-      authorized_by = ${p.by}, authorizer_digest = ${p.ceiling}, unlimited_by = ${p.unlimited},
-      unlimited_trust = ${p.trust}, subject = ${p.subject},
+/**
+ * Spends the nonce. Without `until`, it has no condition about the expiry, because PostgreSQL would plan a statement with
+ * an optional one again each time. `sessions` has no alias, because SQLite does not accept one in `returning`.
+ */
+function spend(
+  tenant: string,
+  nonce: Uint8Array,
+  granted: Granted,
+  until?: Record<'expiry' | 'longest', number>,
+) {
+  const [owner, subject, expiry] = [
+    new Param(tenant),
+    new Param(granted.subject ?? null),
+    new Param(until?.expiry ?? null),
+  ];
+  return sql`update sessions set permissions = ${granted.permissions}, rules = ${granted.rules}, authorized_at = :now,
+      authorized_by = ${granted.by}, authorizer_digest = ${granted.ceiling}, unlimited_by = ${granted.unlimited},
+      unlimited_trust = ${granted.trust}, subject = ${subject},
       subject_since = coalesce((select e.ended_at from ended_subjects e
-        where e.tenant_id = ${p.tenant} and e.subject = ${p.subject}), 0)${also}
-    where ${byNonce(p)} and sessions.authorized_at is null and sessions.expires_at > :now ${unless}
-    returning id, ${endsOf('sessions', p.tenant)}`;
+        where e.tenant_id = ${owner} and e.subject = ${subject}), 0)${until !== undefined && clause`, expires_at = ${expiry}`}
+    where ${byNonce(owner, nonce)} and sessions.authorized_at is null and sessions.expires_at > :now
+      ${until !== undefined && clause`and ${expiry} <= ${latest(owner, new Param(until.longest))}`}
+    returning id, ${endsOf('sessions', owner)}`;
 }
 
-function expiryOf(session: string, application: string, tenant: string): string {
-  return `select a.expires_at from applications a
-    where a.tenant_id = ${tenant} and a.id = ${session}.${application}`;
+function expiryOf(session: string, application: string, tenant: Piece): Clause {
+  return clause`select a.expires_at from applications a
+    where a.tenant_id = ${tenant} and a.id = ${raw(`${session}.${application}`)}`;
 }
 
 /** The columns from which `endOf` computes the end of a session. */
-function endsOf(session: string, tenant: string): string {
-  return `${session}.expires_at, (${expiryOf(session, 'application_id', tenant)}) as application_end,
-    case when ${session}.authorizer_digest is not null
+function endsOf(session: string, tenant: Piece): Clause {
+  const digest = raw(`${session}.authorizer_digest`);
+  return clause`${raw(session)}.expires_at, (${expiryOf(session, 'application_id', tenant)}) as application_end,
+    case when ${digest} is not null
       then (${expiryOf(session, 'authorized_by', tenant)}) end as authorizer_end,
     (select k.expires_at from application_keys k
-      where k.tenant_id = ${tenant} and k.digest = ${session}.authorizer_digest) as key_end`;
+      where k.tenant_id = ${tenant} and k.digest = ${digest}) as key_end`;
 }
 
 interface Ends {
@@ -271,10 +284,10 @@ interface SpentRow extends Ends {
 }
 
 /** The condition of the last one is that of its index. */
-const countedBy: Record<CountedSessions, string> = {
-  pending: 's.application_id = $2 and s.authorized_at is null',
-  active: 's.application_id = $2 and s.authorized_at is not null',
-  'long-rules': 's.authorized_by = $2 and octet_length(s.rules) > 4096',
+const countedBy: Record<CountedSessions, (application: string) => Clause> = {
+  pending: (id) => clause`s.application_id = ${id} and s.authorized_at is null`,
+  active: (id) => clause`s.application_id = ${id} and s.authorized_at is not null`,
+  'long-rules': (id) => clause`s.authorized_by = ${id} and octet_length(s.rules) > 4096`,
 };
 
 /** A session ends with its application and, if it has a ceiling, with its authorizer and the key of the authorizer. */
@@ -283,14 +296,12 @@ export function endOf({ expires_at, application_end, authorizer_end, key_end }: 
   return Math.min(...ends.map(Number));
 }
 
-const selectValid = statement<'tenant' | 'id'>(
-  (p) =>
-    `select ${columns(p.tenant)} from sessions s where s.tenant_id = ${p.tenant} and s.id in (${oneValid(p)})`,
-);
-
 async function setQuarantine(tx: Queries, tenant: string, id: string, at: number | undefined) {
-  const [sql, params] = selectValid({ tenant, id });
-  const row = await tx.get<SessionRow>(`${sql} ${rowLock(tx, 'for no key update')}`, params);
+  const owner = new Param(tenant);
+  const row = await tx.get<SessionRow>(
+    ...sql`select ${columns(owner)} from sessions s where s.tenant_id = ${owner} and s.id in (${oneValid(owner, id)})
+      ${rowLock(tx, 'for no key update')}`,
+  );
   if (!row) return undefined;
   const before = toSession(row);
   if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
@@ -299,15 +310,11 @@ async function setQuarantine(tx: Queries, tenant: string, id: string, at: number
   return { before, after: toSession({ ...row, quarantined_at }) };
 }
 
-const selectEnds = statement<'tenant' | 'id'>(
-  (p) => `select ${endsOf('s', p.tenant)} from sessions s where s.tenant_id = ${p.tenant} and s.id = ${p.id}`,
-);
-
 async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {
   const { id, by, ceiling, subject, maxUses } = delegation;
-  // A separate statement, because Citus accepts no subquery in `values`.
-  const subjectEnd = 'select ended_at from ended_subjects where tenant_id = $1 and subject = $2';
-  const since = await tx.get<{ ended_at: DbTime }>(subjectEnd, [tenant, subject ?? '']);
+  const since = await tx.get<{ ended_at: DbTime }>(
+    ...sql`select ended_at from ended_subjects where tenant_id = ${tenant} and subject = ${subject ?? ''}`,
+  );
   const [permissions, rules] = toText(delegation);
   await tx.run(
     ...sessionTable.insert({
@@ -317,15 +324,10 @@ async function insertDelegation(tx: Queries, tenant: string, delegation: NewDele
       ...{ max_uses: maxUses, uses: maxUses === undefined ? null : 0 },
     }),
   );
-  return endOf((await tx.get<Ends>(...selectEnds({ tenant, id }))) as Ends);
+  const owner = new Param(tenant);
+  const ends = sql`select ${endsOf('s', owner)} from sessions s where s.tenant_id = ${owner} and s.id = ${id}`;
+  return endOf((await tx.get<Ends>(...ends)) as Ends);
 }
-
-/** The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`. */
-const spendOne = statement<'tenant' | 'id' | 'now'>(
-  (p) => `update sessions set uses = uses + 1,
-      expires_at = case when uses + 1 < max_uses then expires_at else ${p.now} end
-    where tenant_id = ${p.tenant} and id = ${p.id} and uses < max_uses and expires_at > :now`,
-);
 
 export function toSession(row: SessionRow): Session {
   return {
@@ -341,44 +343,36 @@ export function toSession(row: SessionRow): Session {
 
 /** Selects sessions whose key is valid. Uses subqueries instead of joins, so that no database scans whole tables. */
 function filtered(tenant: string, { ids, application, authorizer, kind, state, subject }: SessionFilter) {
-  const owner = (
-    own: string,
-  ) => `select 1 from applications a where a.tenant_id = ${own} and a.id = x.application_id
+  const own = new Param(tenant);
+  const owner = clause`select 1 from applications a where a.tenant_id = ${own} and a.id = x.application_id
     and ${notExpired('a')}`;
-  const ceiling = (own: string) => `select 1 from application_keys k
+  const ceiling = clause`select 1 from application_keys k
     join applications c on c.tenant_id = ${own} and c.id = k.application_id
     where k.tenant_id = ${own} and k.digest = x.authorizer_digest and ${notExpired('k')} and ${notExpired('c')}`;
   return {
     table: 'sessions',
-    valid: 'r.expires_at > :now',
+    valid: raw('r.expires_at > :now'),
     columns:
       'r.application_id, r.authorized_by, r.authorized_at, r.authorizer_digest, r.unlimited_by, r.unlimited_trust, r.subject, r.subject_since, r.expires_at',
     tenant,
     ids,
     ...(subject !== undefined && {
       index: {
-        sql: (params: Params) =>
-          `select i.id from sessions i where i.tenant_id = ${params.add(tenant)} and i.subject = ${params.add(subject)}`,
+        sql: clause`select i.id from sessions i where i.tenant_id = ${tenant} and i.subject = ${subject}`,
         id: 'i.id',
       },
     }),
-    filter: (params: Params) => {
-      const own = params.add(tenant);
-      return all(
-        'x.expires_at > :now',
-        application && `x.application_id = ${params.add(application)}`,
-        authorizer && `x.authorized_by = ${params.add(authorizer)}`,
-        kind && `(x.authorized_by = x.application_id) is ${kind === 'delegation' ? '' : 'not '}true`,
-        state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
-        notEnded('x', own),
-      );
-    },
+    filter: all(
+      'x.expires_at > :now',
+      application && clause`x.application_id = ${application}`,
+      authorizer && clause`x.authorized_by = ${authorizer}`,
+      kind && `(x.authorized_by = x.application_id) is ${kind === 'delegation' ? '' : 'not '}true`,
+      state && `x.authorized_at is ${state === 'pending' ? '' : 'not '}null`,
+      notEnded('x', own),
+    ),
     common: {
       columns: 'x.application_id, x.authorizer_digest',
-      filter: (params: Params) => {
-        const own = params.add(tenant);
-        return `(${owner(own)}) = 1 and (x.authorizer_digest is null or (${ceiling(own)}) = 1)`;
-      },
+      filter: clause`(${owner}) = 1 and (x.authorizer_digest is null or (${ceiling}) = 1)`,
     },
   };
 }
@@ -388,23 +382,28 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
  * the session was authorized, and the sessions of the subject were not ended. `leaked_keys` expire a fixed time after
  * the end.
  */
-function notEnded(session: string, tenant: string, table: TableName = (name) => name): string {
-  const leaked = (selected: string, digest: string) => `(select l.${selected} from ${table('leaked_keys')} l
-    where l.tenant_id = ${tenant} and l.digest = ${session}.${digest})`;
-  const subjectEnd = `(select e.ended_at from ${table('ended_subjects')} e
-    where e.tenant_id = ${tenant} and e.subject = ${session}.subject)`;
-  return `${leaked('digest', 'unlimited_by')} is null
-    and coalesce(${leaked('expires_at', 'unlimited_trust')} < ${session}.authorized_at + ${longestSession}, true)
-    and coalesce(${subjectEnd} <= ${session}.subject_since, true)`;
+function notEnded(session: string, tenant: Piece, table: TableName = raw): Clause {
+  const column = (name: string) => raw(`${session}.${name}`);
+  const leaked = (
+    selected: string,
+    digest: string,
+  ) => clause`(select ${raw(`l.${selected}`)} from ${table('leaked_keys')} l
+    where l.tenant_id = ${tenant} and l.digest = ${column(digest)})`;
+  const subjectEnd = clause`(select e.ended_at from ${table('ended_subjects')} e
+    where e.tenant_id = ${tenant} and e.subject = ${column('subject')})`;
+  const lastUse = clause`${column('authorized_at')} + ${raw(String(longestSession))}`;
+  return clause`${leaked('digest', 'unlimited_by')} is null
+    and coalesce(${leaked('expires_at', 'unlimited_trust')} < ${lastUse}, true)
+    and coalesce(${subjectEnd} <= ${column('subject_since')}, true)`;
 }
 
 /**
  * SQL for the latest expiry that a session may have: the end of its maximum lifetime, or the expiry of its application
  * if that is earlier.
  */
-function latest({ tenant, longest }: Record<'tenant' | 'longest', string>): string {
+function latest(tenant: Param, longest: Param): Clause {
   const application = expiryOf('sessions', 'application_id', tenant);
-  const lifetime = `sessions.created_at + ${longest}`;
-  return `(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
+  const lifetime = clause`sessions.created_at + ${longest}`;
+  return clause`(select case when a.expires_at < ${lifetime} then a.expires_at else ${lifetime} end
     from (${application}) a)`;
 }

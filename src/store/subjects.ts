@@ -1,10 +1,11 @@
 /** Finds the grants of applications and sessions by id or name, for decisions and access reviews without their key. */
 
 import type { DbTime, Executor } from '../db/db.ts';
-import { Params } from '../db/sql.ts';
+import { type Clause, clause, list, Param, raw, sql } from '../db/statement.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { lazy } from '../domain/lazy.ts';
 import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
+import type { SubjectScan } from './records.ts';
 import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
 
@@ -32,80 +33,85 @@ interface SessionRow extends ApplicationRow {
 }
 
 const hasUniqueName = (
-  tenant: string,
-) => `not exists (select 1 from applications o where o.tenant_id = ${tenant}
+  tenant: Param,
+) => clause`not exists (select 1 from applications o where o.tenant_id = ${tenant}
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = `s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,
+const sessionColumns = clause`s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,
   s.quarantined_at as session_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
   ${ofCeiling('rules')} as ceiling_rules, c.id as authorizer_id, c.name as authorizer_name`;
-const authorizerQuarantine = 'c.quarantined_at as authorizer_quarantined_at';
+const authorizerQuarantine = raw('c.quarantined_at as authorizer_quarantined_at');
 
 export function subjects(db: Executor): Subjects {
   return {
     applications: async (tenant, ids) => {
-      const params = new Params();
-      const sql = `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
-        where a.tenant_id = ${params.add(tenant)} and a.id in ${params.list(ids)} and ${notExpired('a')}`;
-      return (await db.all<ApplicationRow>(sql, params.values)).flatMap(toApplicationSubject);
+      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+        where a.tenant_id = ${tenant} and a.id in ${list(ids)} and ${notExpired('a')}`;
+      return (await db.all<ApplicationRow>(...statement)).flatMap(toApplicationSubject);
     },
 
     named: async (tenant, names) => {
-      const params = new Params();
-      const owner = params.add(tenant);
-      const sql = `select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
-        where a.tenant_id = ${owner} and a.name in ${params.list(names)} and ${notExpired('a')}
+      const owner = new Param(tenant);
+      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+        where a.tenant_id = ${owner} and a.name in ${list(names)} and ${notExpired('a')}
           and ${hasUniqueName(owner)}`;
-      return (await db.all<ApplicationRow>(sql, params.values)).flatMap(toApplicationSubject);
+      return (await db.all<ApplicationRow>(...statement)).flatMap(toApplicationSubject);
     },
 
     sessions: async (tenant, ids) => {
-      const params = new Params();
-      const owner = params.add(tenant);
-      const sql = `select ${sessionColumns}, ${authorizerQuarantine}, s.rules
+      const owner = new Param(tenant);
+      const statement = sql`select ${sessionColumns}, ${authorizerQuarantine}, s.rules
         from sessions s ${ownerAndAuthorizer(owner)}
-        where s.tenant_id = ${owner} and s.id in ${params.list(ids)} and ${isValid(owner)}`;
-      return (await db.all<SessionRow>(sql, params.values)).flatMap(toSessionSubject);
+        where s.tenant_id = ${owner} and s.id in ${list(ids)} and ${isValid(owner)}`;
+      return (await db.all<SessionRow>(...statement)).flatMap(toSessionSubject);
     },
 
-    scan: async (tenant, kind, { permission, limitedBy, before, limit, uniqueNames }) => {
-      const sql = kind === 'application' ? scanApplications(uniqueNames) : scanSessions(limitedBy);
-      // For `like`, an underscore in a permission matches any character. So the query may find too many rows, but not
-      // too few.
-      const pattern = permission === undefined ? '%' : `%"${permission}"%`;
-      const values = [tenant, before, limit, pattern, ...(limitedBy === undefined ? [] : [limitedBy])];
-      return toBatch(kind, await db.all<SessionRow>(sql, values), limit);
+    scan: async (tenant, kind, scan) => {
+      const statement = kind === 'application' ? scanApplications(tenant, scan) : scanSessions(tenant, scan);
+      return toBatch(kind, await db.all<SessionRow>(...statement), scan.limit);
     },
 
     lastUses: async (tenant, applications, permission, container) => {
-      const params = new Params();
       // Includes containers above, because uses of many containers are recorded for a container above them.
-      const below = params.add(container);
-      const sql = `select application_id, max(last_used_at) as last_used_at from application_uses
-        where tenant_id = ${params.add(tenant)} and application_id in ${params.list(applications)}
-          and permission = ${params.add(permission)} and (substr(container, 1, length(${below})) = ${below}
+      const below = new Param(container);
+      const statement = sql`select application_id, max(last_used_at) as last_used_at from application_uses
+        where tenant_id = ${tenant} and application_id in ${list(applications)}
+          and permission = ${permission} and (substr(container, 1, length(${below})) = ${below}
             or substr(${below}, 1, length(container)) = container)
         group by application_id`;
-      const rows = await db.all<{ application_id: string; last_used_at: DbTime }>(sql, params.values);
+      const rows = await db.all<{ application_id: string; last_used_at: DbTime }>(...statement);
       return new Map(rows.map((row) => [row.application_id, timestamp(Number(row.last_used_at))]));
     },
   };
 }
 
-/** `rules` is null if the application has expired, or if neither its permissions nor its rules match the pattern $4. */
-const scanApplications = (uniqueNames = false) => `
-  select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
-      and (a.permissions like $4 or a.rules like $4) ${uniqueNames ? `and ${hasUniqueName('$1')}` : ''}
-    then a.rules end as rules, octet_length(a.rules) as size
-  from applications a where a.tenant_id = $1 and a.id < $2 order by a.id desc limit $3`;
+/**
+ * Whether permissions or rules may name the permission. For `like`, an underscore in it matches any character. So the query
+ * may find too many rows, but not too few.
+ */
+function mayName(alias: string, permission: string | undefined): Clause {
+  const pattern = new Param(permission === undefined ? '%' : `%"${permission}"%`);
+  return clause`(${raw(alias)}.permissions like ${pattern} or ${raw(alias)}.rules like ${pattern})`;
+}
 
-const scanSessions = (limitedBy: string | undefined) => `
-  select ${sessionColumns}, ${limitedBy === undefined ? authorizerQuarantine : 'null as authorizer_quarantined_at'},
-    case when ${isValid('$1')} and s.authorized_at is not null
-      and (s.permissions like $4 or s.rules like $4) ${limitedBy === undefined ? '' : 'and k.application_id = $5'}
+/** `rules` is null if the application has expired, or if it cannot have the permission. */
+function scanApplications(tenant: string, { permission, before, limit, uniqueNames }: SubjectScan) {
+  const owner = new Param(tenant);
+  return sql`select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
+      and ${mayName('a', permission)} ${uniqueNames === true && clause`and ${hasUniqueName(owner)}`}
+    then a.rules end as rules, octet_length(a.rules) as size
+  from applications a where a.tenant_id = ${owner} and a.id < ${before} order by a.id desc limit ${limit}`;
+}
+
+function scanSessions(tenant: string, { permission, limitedBy, before, limit }: SubjectScan) {
+  const owner = new Param(tenant);
+  const isLimited = limitedBy !== undefined && clause`and k.application_id = ${limitedBy}`;
+  return sql`select ${sessionColumns}, ${isLimited ? raw('null as authorizer_quarantined_at') : authorizerQuarantine},
+    case when ${isValid(owner)} and s.authorized_at is not null and ${mayName('s', permission)} ${isLimited}
     then s.rules end as rules, octet_length(s.rules) as size
-  from (select * from sessions where tenant_id = $1 and id < $2 order by id desc limit $3) s
-  ${ownerAndAuthorizer('$1')} order by s.id desc`;
+  from (select * from sessions where tenant_id = ${owner} and id < ${before} order by id desc limit ${limit}) s
+  ${ownerAndAuthorizer(owner)} order by s.id desc`;
+}
 
 function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): SubjectBatch {
   const toSubject = kind === 'application' ? toApplicationSubject : toSessionSubject;

@@ -1,7 +1,9 @@
 /** Deletes rows that no read returns any more: expired rows, and rows of deleted applications. */
+
 import type { EntryWriter } from '../audit/log.ts';
 import { type Db, type DbTime, type Queries, rowLock } from '../db/db.ts';
 import { byTenant, everyTenant } from '../db/sql.ts';
+import { type Clause, clause, none, Param, type Piece, raw, sql } from '../db/statement.ts';
 import { expireOperation, removedState } from '../domain/access/history.ts';
 import { byOperator, expiringOperation } from '../domain/audit.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -60,17 +62,17 @@ export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): P
 
 async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   const run = (table: Table, max = limit) =>
-    eachPart(db, table, max, async (part) => db.run(expired(db, table, part), part.params));
+    eachPart(db, table, max, async (part) => db.run(...sql`${expired(db, table, part)}`));
   let removed = await run('sessions', db.isEmbedded ? limit : limit * sessionFactor);
   removed += await run('leaked_keys');
   removed += await run('ended_subjects');
   removed += await run('used_jwts');
   removed += await run('application_keys');
   removed += await eachPart(db, 'idempotency', limit, (part) =>
-    db.transaction((tx) => deleteRecords(tx, expired(db, 'idempotency', part), part.params)),
+    db.transaction((tx) => deleteRecords(tx, expired(db, 'idempotency', part))),
   );
   removed += await eachPart(db, 'tokens', limit, (part) =>
-    db.transaction((tx) => deleteTokens(tx, expired(db, 'tokens', part), part.params)),
+    db.transaction((tx) => deleteTokens(tx, expired(db, 'tokens', part))),
   );
   removed += await eachPart(db, 'applications', limit, (part) => removeOrphanedSessions(db, part));
   removed += await eachPart(db, 'applications', limit, (part) => keepQuarantines(db, part));
@@ -83,13 +85,11 @@ async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Pro
 
 /** What one statement of the sweep covers: all tenants, or one of them. */
 interface Part {
-  /** An SQL condition, with `and`. Empty for all tenants. */
-  readonly and: string;
-  /** SQL for the tenant of a row of `table`, for subqueries. */
-  tenantOf(table: string): string;
+  /** A condition, with `and`. `none` for all tenants. */
+  readonly and: Clause;
+  /** The tenant of a row of `table`, for subqueries. */
+  tenantOf(table: string): Piece;
   readonly limit: number;
-  /** `limit` and the tenant, if it is only one: $1 and $2. */
-  readonly params: readonly (number | string)[];
 }
 
 /**
@@ -102,25 +102,18 @@ async function eachPart(
   limit: number,
   remove: (part: Part) => Promise<number>,
 ): Promise<number> {
-  const all = { and: '', tenantOf: (name: string) => `${name}.tenant_id`, limit, params: [limit] };
+  const all = { and: none, tenantOf: (name: string) => raw(`${name}.tenant_id`), limit };
   if (!(await db.isDistributed?.())) return remove(all);
-  const due = table === 'request_counts' ? countsDue : 'expires_at <= :now order by expires_at';
+  const due = table === 'request_counts' ? countsDue : raw('expires_at <= :now order by expires_at');
   const rows = await db.all<{ tenant_id: string }>(
-    everyTenant(
-      `select distinct tenant_id from (select tenant_id from ${table} where ${due} limit $1) as due`,
-    ),
-    [limit],
+    ...sql`select distinct tenant_id from (select tenant_id from ${raw(table)} where ${due} limit ${limit}) as due ${everyTenant}`,
   );
   let removed = 0;
   for (const { tenant_id } of rows) {
     const rest = limit - removed;
     if (rest <= 0) break;
-    removed += await remove({
-      and: 'and tenant_id = $2',
-      tenantOf: () => '$2',
-      limit: rest,
-      params: [rest, tenant_id],
-    });
+    const tenant = new Param(tenant_id);
+    removed += await remove({ and: clause`and tenant_id = ${tenant}`, tenantOf: () => tenant, limit: rest });
   }
   return removed;
 }
@@ -137,18 +130,17 @@ interface RemovedRow extends ApplicationRow {
  */
 async function removeApplications(db: Db, writeEntries: EntryWriter, part: Part): Promise<number> {
   const tenant = part.tenantOf('applications');
-  const someReleased = `(select 1 from ${released(tenant, 'applications.id')} limit 1)`;
-  const isUnused = `and ${someSession(tenant)} is null and (quarantined_at is null or ${someReleased} is null)`;
-  const deletion = `${expired(db, 'applications', part, isUnused)}
+  const someReleased = clause`(select 1 from ${released(tenant, raw('applications.id'))} limit 1)`;
+  const isUnused = clause`and ${someSession(tenant)} is null and (quarantined_at is null or ${someReleased} is null)`;
+  const deletion = sql`${expired(db, 'applications', part, isUnused)}
     returning ${applicationColumns('applications')}, (select :now) as now,
       (select t.deleted_at from tenants t where t.id = ${tenant}) as tenant_deleted_at`;
   // Without an order, PostgreSQL may read all applications.
-  const some = everyTenant(
-    'select 1 as one from applications where expires_at <= (select :now) order by expires_at limit 1',
-  );
-  if (part.and === '' && !(await db.get(some))) return 0;
+  const some = sql`select 1 as one from applications
+    where expires_at <= (select :now) order by expires_at limit 1 ${everyTenant}`;
+  if (part.and === none && !(await db.get(...some))) return 0;
   return db.transaction(async (tx) => {
-    const rows = await tx.returning<RemovedRow>(deletion, part.params);
+    const rows = await tx.returning<RemovedRow>(...deletion);
     const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
     if (ended.length > 0) await writeEntries(tx, ended.map(entryOf));
     return rows.length;
@@ -167,12 +159,12 @@ function entryOf(row: RemovedRow): NewEntry {
 }
 
 /** A scalar subquery with an order, because PostgreSQL would otherwise join or read all sessions. */
-const someSession = (tenant: string) => `(select 1 from sessions s
+const someSession = (tenant: Piece) => clause`(select 1 from sessions s
   where s.tenant_id = ${tenant} and s.application_id = applications.id
   order by s.authorized_at limit 1)`;
 
 /** Sessions without a ceiling that an application authorized, and that would be released without its quarantine. */
-const released = (tenant: string, application: string) => `sessions s where s.tenant_id = ${tenant}
+const released = (tenant: Piece, application: Piece) => clause`sessions s where s.tenant_id = ${tenant}
   and s.authorized_by = ${application} and s.authorizer_digest is null and s.quarantined_at is null`;
 
 type Table =
@@ -189,30 +181,30 @@ type Table =
  * The rows to delete are found in a `with` clause, which runs once. PostgreSQL may run a subquery of `in` once per row,
  * and `skip locked` would find other rows each time.
  */
-const expired = (db: Db, table: Table, { and }: Part, also = '') =>
-  everyTenant(`with due as (select ${primaryKeys[table]} from ${table} where expires_at <= (select :now) ${and} ${also}
-      order by expires_at limit $1 ${rowLock(db, 'for update skip locked')})
-    delete from ${table} where (${primaryKeys[table]}) in (select ${primaryKeys[table]} from due) ${and}`);
+function expired(db: Db, name: Table, { and, limit }: Part, also = none): Clause {
+  const [key, table] = [raw(primaryKeys[name]), raw(name)];
+  return clause`with due as (select ${key} from ${table} where expires_at <= (select :now) ${and} ${also}
+      order by expires_at limit ${limit} ${rowLock(db, 'for update skip locked')})
+    delete from ${table} where (${key}) in (select ${key} from due) ${and} ${everyTenant}`;
+}
 
 /**
  * Deletes the sessions of expired applications in batches, before the applications themselves. Otherwise the foreign
  * key would delete all sessions of an application in one statement.
  */
-async function removeOrphanedSessions(db: Db, { and, tenantOf, limit, params }: Part): Promise<number> {
+async function removeOrphanedSessions(db: Db, { and, tenantOf, limit }: Part): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
-    everyTenant(`select tenant_id, id, ${someSession(tenantOf('applications'))} as session from applications
-     where expires_at <= (select :now) ${and} order by expires_at limit $1`),
-    params,
+    ...sql`select tenant_id, id, ${someSession(tenantOf('applications'))} as session from applications
+     where expires_at <= (select :now) ${and} order by expires_at limit ${limit} ${everyTenant}`,
   );
   let removed = 0;
   for (const { tenant_id, id, session } of ended) {
     if (session === null) continue;
     if (removed >= limit) break;
     removed += await db.run(
-      `with batch as (select id from sessions where tenant_id = $1 and application_id = $2
-         limit $3 ${rowLock(db, 'for update skip locked')})
-       delete from sessions where tenant_id = $1 and id in (select id from batch)`,
-      [tenant_id, id, limit - removed],
+      ...sql`with batch as (select id from sessions where tenant_id = ${tenant_id} and application_id = ${id}
+         limit ${limit - removed} ${rowLock(db, 'for update skip locked')})
+       delete from sessions where tenant_id = ${tenant_id} and id in (select id from batch)`,
     );
   }
   return removed;
@@ -222,34 +214,34 @@ async function removeOrphanedSessions(db: Db, { and, tenantOf, limit, params }: 
  * Puts sessions into quarantine that an expired application in quarantine authorized without a ceiling. Otherwise
  * removing the application would release them.
  */
-async function keepQuarantines(db: Db, { and, tenantOf, limit, params }: Part): Promise<number> {
+async function keepQuarantines(db: Db, { and, tenantOf, limit }: Part): Promise<number> {
   const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(
-    everyTenant(`select tenant_id, id, quarantined_at from applications
+    ...sql`select tenant_id, id, quarantined_at from applications
      where expires_at <= (select :now) ${and} and quarantined_at is not null
        and ${someSession(tenantOf('applications'))} is null
-     order by expires_at limit $1`),
-    params,
+     order by expires_at limit ${limit} ${everyTenant}`,
   );
   let changed = 0;
   for (const { tenant_id, id, quarantined_at } of ended) {
     if (changed >= limit) break;
+    const tenant = new Param(tenant_id);
     changed += await db.run(
-      `with batch as (select s.id from ${released('$1', '$2')} limit $3 ${rowLock(db, 'for update skip locked')})
-       update sessions set quarantined_at = $4 where tenant_id = $1 and id in (select id from batch)`,
-      [tenant_id, id, limit - changed, quarantined_at],
+      ...sql`with batch as (select s.id from ${released(tenant, id)} limit ${limit - changed}
+           ${rowLock(db, 'for update skip locked')})
+         update sessions set quarantined_at = ${quarantined_at} where tenant_id = ${tenant} and id in (select id from batch)`,
     );
   }
   return changed;
 }
 
-const countsDue = `started_at <= (select :now) - ${requestCountRetention} order by started_at`;
+const countsDue = raw(`started_at <= (select :now) - ${requestCountRetention} order by started_at`);
 
-async function removeRequestCounts(db: Db, { and, params }: Part): Promise<number> {
+async function removeRequestCounts(db: Db, { and, limit }: Part): Promise<number> {
   return db.run(
-    everyTenant(`with due as (select tenant_id, started_at from request_counts where true ${and} and ${countsDue}
-         limit $1 ${rowLock(db, 'for update skip locked')})
-       delete from request_counts where (tenant_id, started_at) in (select tenant_id, started_at from due) ${and}`),
-    params,
+    ...sql`with due as (select tenant_id, started_at from request_counts where true ${and} and ${countsDue}
+         limit ${limit} ${rowLock(db, 'for update skip locked')})
+       delete from request_counts
+       where (tenant_id, started_at) in (select tenant_id, started_at from due) ${and} ${everyTenant}`,
   );
 }
 
@@ -259,22 +251,21 @@ async function removeRequestCounts(db: Db, { and, params }: Part): Promise<numbe
  * key check waits for the lock.
  */
 export async function removeTenantRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
-  const deleted = 'select id from tenants where id = $1 and deleted_at is not null';
-  if (!(await db.get(deleted, [tenant]))) return { removed: 0, done: true };
+  const deleted = clause`select id from tenants where id = ${tenant} and deleted_at is not null`;
+  if (!(await db.get(...sql`${deleted}`))) return { removed: 0, done: true };
   for (const [table, key] of Object.entries(primaryKeys)) {
     const removed = await db.run(
-      `delete from ${table} where tenant_id = $1
-         and (${key}) in (select ${key} from ${table} where tenant_id = $1 limit $2)`,
-      [tenant, limit],
+      ...sql`delete from ${raw(table)} where tenant_id = ${tenant}
+         and (${raw(key)}) in (select ${raw(key)} from ${raw(table)} where tenant_id = ${tenant} limit ${limit})`,
     );
     if (removed > 0) return { removed, done: false };
   }
   await db.transaction(async (tx) => {
-    await tx.get(`${deleted} ${rowLock(db, 'for update')}`, [tenant]);
+    await tx.get(...sql`${deleted} ${rowLock(db, 'for update')}`);
     for (const table of Object.keys(primaryKeys))
-      await tx.run(`delete from ${table} where tenant_id = $1`, [tenant]);
-    await tx.run('delete from tenants where id = $1', [tenant]);
-    await tx.run('delete from tenant_tags where id = $1 and moved_at is null', [tenant]);
+      await tx.run(...sql`delete from ${raw(table)} where tenant_id = ${tenant}`);
+    await tx.run(...sql`delete from tenants where id = ${tenant}`);
+    await tx.run(...sql`delete from tenant_tags where id = ${tenant} and moved_at is null`);
   });
   return { removed: 1, done: true };
 }
@@ -363,25 +354,28 @@ interface ExpiringRow {
  * A lifetime that is shorter than the notice period gets no notice. If the expiry time is changed, another notice is
  * written.
  */
-const isDue = (alias: string) => `${alias}.expires_at > :now and ${alias}.expires_at <= :now + $1
-  and ${alias}.expires_at - $1 >= ${alias}.created_at and t.deleted_at is null`;
+function isDue(alias: string, days: number): Clause {
+  const [expiry, created] = [raw(`${alias}.expires_at`), raw(`${alias}.created_at`)];
+  return clause`${expiry} > :now and ${expiry} <= :now + ${days * day}
+    and ${expiry} - ${days * day} >= ${created} and t.deleted_at is null`;
+}
 
-const applicationsWithoutNotice = everyTenant(`
+const applicationsWithoutNotice = (days: number, limit: number) => sql`
   select a.tenant_id, a.id, null as key_id, null as ending, a.expires_at, :now as now
   from applications a join tenants t on t.id = a.tenant_id
-  where ${isDue('a')} and not exists (
+  where ${isDue('a', days)} and not exists (
     select 1 from expiry_notices n where n.tenant_id = a.tenant_id and n.application_id = a.id
-      and n.expires_at = a.expires_at and n.days <= $2)
-  order by a.expires_at limit $3`);
+      and n.expires_at = a.expires_at and n.days <= ${days})
+  order by a.expires_at limit ${limit} ${everyTenant}`;
 
-const keysWithoutNotice = everyTenant(`
+const keysWithoutNotice = (days: number, limit: number) => sql`
   select k.tenant_id, k.application_id as id, k.id as key_id, k.ending, k.expires_at, :now as now
   from application_keys k join tenants t on t.id = k.tenant_id
   join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
-  where ${isDue('k')} and (a.expires_at is null or a.expires_at > k.expires_at) and not exists (
+  where ${isDue('k', days)} and (a.expires_at is null or a.expires_at > k.expires_at) and not exists (
     select 1 from key_expiry_notices n where n.tenant_id = k.tenant_id and n.application_id = k.application_id
-      and n.key_id = k.id and n.expires_at = k.expires_at and n.days <= $2)
-  order by k.expires_at limit $3`);
+      and n.key_id = k.id and n.expires_at = k.expires_at and n.days <= ${days})
+  order by k.expires_at limit ${limit} ${everyTenant}`;
 
 /**
  * Writes at most `limit` entries for each notice period, for applications and for keys. Returns the total. Any node may
@@ -391,7 +385,7 @@ export async function writeExpiryNotices(db: Db, writeEntries: EntryWriter, limi
   let written = 0;
   for (const days of noticeDays)
     for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
-      const due = await db.all<ExpiringRow>(withoutNotice, [days * day, days, limit]);
+      const due = await db.all<ExpiringRow>(...withoutNotice(days, limit));
       for (const [, ofTenant] of byTenant(due, ({ tenant_id }) => tenant_id))
         written += await db.transaction(async (tx) => {
           const entries: NewEntry[] = [];
@@ -410,15 +404,13 @@ async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promis
   const recorded =
     key === null
       ? await tx.run(
-          `insert into expiry_notices (tenant_id, application_id, expires_at, days) values ($1, $2, $3, $4)
+          ...sql`insert into expiry_notices (tenant_id, application_id, expires_at, days) values (${tenant}, ${id}, ${expiresAt}, ${days})
            on conflict do nothing`,
-          [tenant, id, expiresAt, days],
         )
       : await tx.run(
-          `insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
-           select tenant_id, application_id, id, $4, $5 from application_keys
-           where tenant_id = $1 and application_id = $2 and id = $3 on conflict do nothing`,
-          [tenant, id, key, expiresAt, days],
+          ...sql`insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
+           select tenant_id, application_id, id, ${expiresAt}, ${days} from application_keys
+           where tenant_id = ${tenant} and application_id = ${id} and id = ${key} on conflict do nothing`,
         );
   return recorded > 0;
 }

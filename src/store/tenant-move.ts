@@ -15,7 +15,7 @@ import { type Db, type DbTime, type Queries, rowLock } from '../db/db.ts';
 import { type Keyring, lockCurrentMaster, type MasterKeys, slotOf, wrapKey } from '../db/keys/keyring.ts';
 import { keysOfTables, tablesOf } from '../db/migrate.ts';
 import { databaseTime } from '../db/sql.ts';
-import { type ColumnType, target, type Value } from '../db/statement.ts';
+import { type ColumnType, clause, raw, sql, target, tuple, type Value } from '../db/statement.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { columnsOf } from './copy-to-postgres.ts';
 
@@ -94,9 +94,12 @@ export function tenantMoves(moving: Moving): TenantMoves {
     read: (id) => read(moving, id),
     receive: (tenant, onTable) => receive(moving, tenant, onTable),
     leave: async (id, movingAt) => {
-      const leaves =
-        'update tenant_tags set moved_at = :now where id = $1 and moving_at = $2 and moved_at is null';
-      if ((await db.run(leaves, [id, movingAt])) === 0) throw new MoveInterrupted('the move was canceled');
+      if (
+        (await db.run(
+          ...sql`update tenant_tags set moved_at = :now where id = ${id} and moving_at = ${movingAt} and moved_at is null`,
+        )) === 0
+      )
+        throw new MoveInterrupted('the move was canceled');
     },
     discard: (id, movingAt) =>
       db.exclusively(async (tx) => {
@@ -117,9 +120,10 @@ interface TagRow {
 }
 
 async function stateOf(db: Pick<Queries, 'get'>, id: string): Promise<MoveState | undefined> {
-  const sql = `select tag, moving_at, moved_at, (select frozen from data_keys where tenant_id = $1) as frozen
-    from tenant_tags where id = $1`;
-  const row = await db.get<TagRow>(sql, [id]);
+  const row = await db.get<TagRow>(
+    ...sql`select tag, moving_at, moved_at, (select frozen from data_keys where tenant_id = ${id}) as frozen
+    from tenant_tags where id = ${id}`,
+  );
   if (!row) return undefined;
   const time = (value: DbTime | null) => (value === null ? undefined : Number(value));
   const isArriving = row.frozen === arriving;
@@ -131,10 +135,10 @@ const [leaving, arriving] = [1, 2];
 
 /** A copy of an earlier move that was canceled does not count. */
 async function requireAbsent(db: Pick<Queries, 'get'>, id: string, tag: string): Promise<void> {
-  const taken = await db.get<{ id: string }>('select id from tenant_tags where tag = $1', [tag]);
+  const taken = await db.get<{ id: string }>(...sql`select id from tenant_tags where tag = ${tag}`);
   if (taken && taken.id !== id) throw new TenantExists(`another tenant has the tag ${tag}`);
   if ((await stateOf(db, id))?.isArriving) return;
-  if (taken || (await db.get('select 1 as one from tenants where id = $1', [id])))
+  if (taken || (await db.get(...sql`select 1 as one from tenants where id = ${id}`)))
     throw new TenantExists('it has this tenant');
   if (await hasChain(db, id))
     throw new TenantExists('it has an audit log of this tenant, which was there before');
@@ -153,14 +157,14 @@ async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<
     if (before?.movedAt !== undefined) throw new MoveInterrupted('the tenant has left');
     const old = before?.movingAt;
     const movingAt = old === undefined ? now : renew ? Math.max(now, old + 1) : old;
-    await tx.run('update tenant_tags set moving_at = $2 where id = $1', [id, movingAt]);
-    const disable =
-      'update tenants set disabled_at = $2 where id = $1 and (disabled_at is null or disabled_at = $3)';
-    await tx.run(disable, [id, movingAt, old ?? null]);
+    await tx.run(...sql`update tenant_tags set moving_at = ${movingAt} where id = ${id}`);
+    await tx.run(
+      ...sql`update tenants set disabled_at = ${movingAt} where id = ${id} and (disabled_at is null or disabled_at = ${old})`,
+    );
   });
   await db.exclusively(async (tx) => {
-    await tx.get(`select 1 as one from data_keys where tenant_id = $1 ${rowLock(db, 'for update')}`, [id]);
-    await tx.run(`update data_keys set frozen = ${leaving} where tenant_id = $1`, [id]);
+    await tx.get(...sql`select 1 as one from data_keys where tenant_id = ${id} ${rowLock(db, 'for update')}`);
+    await tx.run(...sql`update data_keys set frozen = ${leaving} where tenant_id = ${id}`);
   });
 }
 
@@ -169,18 +173,20 @@ async function thaw(tx: Queries, id: string, isArriving: boolean): Promise<boole
   const state = await stateOf(tx, id);
   if (state?.movingAt === undefined || state.movedAt !== undefined) return false;
   if (state.isArriving !== isArriving) return false;
-  const enable = 'update tenants set disabled_at = null where id = $1 and disabled_at = $2';
-  await tx.run(enable, [id, state.movingAt]);
-  await tx.run('update data_keys set frozen = 0 where tenant_id = $1', [id]);
-  await tx.run('update tenant_tags set moving_at = null where id = $1', [id]);
+  await tx.run(
+    ...sql`update tenants set disabled_at = null where id = ${id} and disabled_at = ${state.movingAt}`,
+  );
+  await tx.run(...sql`update data_keys set frozen = 0 where tenant_id = ${id}`);
+  await tx.run(...sql`update tenant_tags set moving_at = null where id = ${id}`);
   return true;
 }
 
 async function read({ db, keys, audit }: Moving, id: string): Promise<LeavingTenant> {
   const state = await stateOf(db, id);
   if (state?.movingAt === undefined) throw new MoveInterrupted('the move was canceled');
-  const search = 'select search_version, reindexing from data_keys where tenant_id = $1';
-  const searchKey = await db.get<LeavingTenant['searchKey']>(search, [id]);
+  const searchKey = await db.get<LeavingTenant['searchKey']>(
+    ...sql`select search_version, reindexing from data_keys where tenant_id = ${id}`,
+  );
   return {
     ...state,
     id,
@@ -198,13 +204,14 @@ const pageSize = 100;
 /** Reads a table by its primary key, in the order of this database. */
 async function* rowsOf(db: Db, id: string, table: string): AsyncGenerator<Row[]> {
   const [tenantColumn = '', ...others] = keysOfTables(db.dialect).get(table) ?? [];
-  const order = others.length === 0 ? '' : `order by ${others.join(', ')}`;
+  const key = raw(others.join(', '));
   let after: Value[] = [];
   for (;;) {
-    const values = after.map((_, at) => `$${at + 3}`);
-    const more = after.length === 0 ? '' : `and (${others.join(', ')}) > (${values.join(', ')})`;
-    const sql = `select * from ${table} where ${tenantColumn} = $1 ${more} ${order} limit $2`;
-    const page = await db.all<Row>(sql, [id, pageSize, ...after]);
+    const more = after.length > 0 && clause`and (${key}) > ${tuple(after)}`;
+    const page = await db.all<Row>(
+      ...sql`select * from ${raw(table)} where ${raw(tenantColumn)} = ${id} ${more}
+        ${others.length > 0 && clause`order by ${key}`} limit ${pageSize}`,
+    );
     if (page.length > 0) yield page;
     const last = page.at(-1);
     if (!last || page.length < pageSize || others.length === 0) return;
@@ -222,7 +229,7 @@ async function receive(
   return db.exclusively(async (tx) => {
     await requireAbsent(tx, id, tag);
     const tables = await deleteRows(db, tx, id);
-    await tx.run('insert into tenant_tags (tag, id, moving_at) values ($1, $2, $3)', [tag, id, movingAt]);
+    await tx.run(...sql`insert into tenant_tags (tag, id, moving_at) values (${tag}, ${id}, ${movingAt})`);
     const counts: Record<string, number> = {};
     for (const table of ['tenants', ...tables]) {
       if (notCopied.includes(table)) continue;
@@ -233,9 +240,8 @@ async function receive(
     if (!master) throw new Error('the master key of the new installation was rotated during the move');
     const { search_version, reindexing } = searchKey;
     await tx.run(
-      `insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
-       values ($1, $2, $3, $4, $5, ${arriving})`,
-      [id, wrapKey(slotOf(id), dataKey, master), master.id, search_version, reindexing],
+      ...sql`insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
+       values (${id}, ${wrapKey(slotOf(id), dataKey, master)}, ${master.id}, ${search_version}, ${reindexing}, ${arriving})`,
     );
     onTable('the audit log');
     await audit.adopt(tx, chain);
@@ -248,17 +254,19 @@ async function deleteRows(db: Db, tx: Queries, id: string): Promise<string[]> {
   const tables: string[] = [];
   for (const table of tablesOf(db.dialect))
     if ('tenant_id' in (await typesOf(db, tx, table))) tables.push(table);
-  for (const table of tables.toReversed()) await tx.run(`delete from ${table} where tenant_id = $1`, [id]);
-  for (const table of ['tenants', 'tenant_tags']) await tx.run(`delete from ${table} where id = $1`, [id]);
+  for (const table of tables.toReversed())
+    await tx.run(...sql`delete from ${raw(table)} where tenant_id = ${id}`);
+  for (const table of ['tenants', 'tenant_tags'])
+    await tx.run(...sql`delete from ${raw(table)} where id = ${id}`);
   return tables;
 }
 
 /** Only PostgreSQL needs the types. */
 async function typesOf(db: Db, tx: Queries, table: string): Promise<Record<string, ColumnType>> {
   const columns = db.isEmbedded
-    ? await tx.all<{ name: string; type: ColumnType }>('select name, type from pragma_table_info($1)', [
-        table,
-      ])
+    ? await tx.all<{ name: string; type: ColumnType }>(
+        ...sql`select name, type from pragma_table_info(${table})`,
+      )
     : await columnsOf(tx, table);
   return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
 }

@@ -1,7 +1,7 @@
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
 import { databaseTime } from '../db/sql.ts';
-import { lookup } from '../db/statement.ts';
+import { type Clause, clause, lookup, Param, raw, sql } from '../db/statement.ts';
 import { byOperator } from '../domain/audit.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -22,30 +22,32 @@ interface TenantRow {
   purposes: string | null;
 }
 
-const select =
-  'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime, purposes from tenants';
+const select = raw(
+  'select id, tag, name, created_at, disabled_at, deleted_at, max_lifetime, purposes from tenants',
+);
 
 export function tenants(db: Executor): Tenants {
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
     get: async (id) => {
-      const row = await db.get<TenantRow>(`${select} where id = $1`, [id]);
+      const row = await db.get<TenantRow>(...sql`${select} where id = ${id}`);
       return row && toTenant(row);
     },
-    list: async () => (await db.all<TenantRow>(`${select} order by id`)).map(toTenant),
+    list: async () => (await db.all<TenantRow>(...sql`${select} order by id`)).map(toTenant),
     // In a Citus cluster, the coordinator has a copy of the table, so the answer does not depend on the workers.
     exist: async () =>
       (await db.get('select 1 as one from tenant_tags where moved_at is null limit 1')) !== undefined,
-    rename: (id, name) => alter(db, 'name = $2', [id, name]),
-    limitLifetime: (id, max) => alter(db, 'max_lifetime = $2', [id, max ?? null]),
-    setPurposes: (id, purposes) =>
-      alter(db, 'purposes = $2', [id, purposes ? JSON.stringify(purposes) : null]),
+    rename: (id, name) => alter(db, id, clause`name = ${name}`),
+    limitLifetime: (id, max) => alter(db, id, clause`max_lifetime = ${max}`),
+    setPurposes: (id, purposes) => alter(db, id, clause`purposes = ${purposes && JSON.stringify(purposes)}`),
     disable: (id) => disable(db, id),
-    enable: (id) => alter(db, 'disabled_at = null', [id]),
+    enable: (id) => alter(db, id, clause`disabled_at = null`),
     isMoving: async (id) => {
-      const sql =
-        'select 1 as one from tenant_tags where id = $1 and moving_at is not null and moved_at is null';
-      return (await db.get(sql, [id])) !== undefined;
+      return (
+        (await db.get(
+          ...sql`select 1 as one from tenant_tags where id = ${id} and moving_at is not null and moved_at is null`,
+        )) !== undefined
+      );
     },
     rotateSearchKey: (id) => rotateSearchKey(db, id),
     markDeleted: (id) => db.transaction((tx) => markDeleted(tx, id)),
@@ -55,26 +57,23 @@ export function tenants(db: Executor): Tenants {
 type Run = Pick<Queries, 'get' | 'run'>;
 
 /** Does not change a tenant that is being deleted. */
-async function alter(
-  tx: Run,
-  change: string,
-  params: readonly [id: string, ...rest: (string | number | null)[]],
-): Promise<boolean> {
-  return (await tx.run(`update tenants set ${change} where id = $1 and deleted_at is null`, params)) > 0;
+async function alter(tx: Run, id: string, change: Clause): Promise<boolean> {
+  return (await tx.run(...sql`update tenants set ${change} where id = ${id} and deleted_at is null`)) > 0;
 }
 
 /** The time is a parameter, because Citus accepts no `:now` in `coalesce`. */
-const disabled = 'disabled_at = coalesce(disabled_at, $2)';
+const disabled = (now: Param) => clause`disabled_at = coalesce(disabled_at, ${now})`;
 
 /** See `Tenants.disable`. */
 export async function disable(tx: Run, id: string): Promise<boolean> {
-  return alter(tx, disabled, [id, await databaseTime(tx)]);
+  return alter(tx, id, disabled(new Param(await databaseTime(tx))));
 }
 
 /** See `Tenants.markDeleted`. */
 export async function markDeleted(tx: Run, id: string): Promise<boolean> {
-  if (!(await alter(tx, `${disabled}, deleted_at = $2`, [id, await databaseTime(tx)]))) return false;
-  await tx.run('delete from data_keys where tenant_id = $1', [id]);
+  const now = new Param(await databaseTime(tx));
+  if (!(await alter(tx, id, clause`${disabled(now)}, deleted_at = ${now}`))) return false;
+  await tx.run(...sql`delete from data_keys where tenant_id = ${id}`);
   return true;
 }
 
@@ -99,9 +98,10 @@ async function insertTenant(
   tx: Queries,
   { id, tag, name, createdAt, application, key }: NewTenant,
 ): Promise<void> {
-  const sql = 'insert into tenants (id, tag, name, created_at) values ($1, $2, $3, $4)';
-  await tx.run(sql, [id, tag, name, createdAt]);
-  await tx.run('insert into tenant_tags (tag, id) values ($1, $2)', [tag, id]);
+  await tx.run(
+    ...sql`insert into tenants (id, tag, name, created_at) values (${id}, ${tag}, ${name}, ${createdAt})`,
+  );
+  await tx.run(...sql`insert into tenant_tags (tag, id) values (${tag}, ${id})`);
   await insertApplication(tx, id, application, key);
 }
 
@@ -135,7 +135,7 @@ interface TagRow {
 
 export const byTag = lookup<TagRow>(
   'text',
-  (key) => `select tag as key, id, moving_at, moved_at from tenant_tags where tag = ${key}`,
+  (key) => clause`select tag as key, id, moving_at, moved_at from tenant_tags where tag = ${key}`,
 );
 
 export function tenantTags(db: Pick<Db, 'lookup'>): TenantTags {

@@ -2,8 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import type { Executor, Queries } from '../db/db.ts';
-import { Params } from '../db/sql.ts';
-import { target } from '../db/statement.ts';
+import { clause, list, Param, padded, sql, target } from '../db/statement.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { Metadata } from '../domain/token.ts';
 import { notExpired } from './applications.ts';
@@ -47,17 +46,16 @@ export async function deleteTokenRows(
 ): Promise<void> {
   if (tx.isEmbedded) return;
   for (const [tenant, deleted] of Map.groupBy(tokens, ({ tenant_id }) => tenant_id)) {
-    const params = new Params();
     const seqs = deleted.map(({ seq }) => seq);
     // Uses one tenant with a list of seqs. With a list of pairs, PostgreSQL would scan the whole table while it is
     // small.
-    const ofTokens = `tenant_id = ${params.add(tenant)} and seq in ${params.list(seqs)}`;
+    const [owner, some] = [new Param(tenant), list(padded(seqs).map((seq) => new Param(seq)))];
+    const ofTokens = clause`tenant_id = ${owner} and seq in ${some}`;
     await tx.run(
-      `with contents as (delete from token_contents where ${ofTokens}),
+      ...sql`with contents as (delete from token_contents where ${ofTokens}),
          metadata as (delete from token_metadata where ${ofTokens}),
          search as (delete from token_search where ${ofTokens})
        delete from token_containers where ${ofTokens}`,
-      params.values,
     );
   }
 }
@@ -65,16 +63,14 @@ export async function deleteTokenRows(
 /** Writes only the index whose values have changed. */
 export async function updateIndex(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
   if (canonicalContainer(old.container) !== canonicalContainer(row.container)) {
-    const params = new Params();
     await tx.run(
-      `delete from token_containers where tenant_id = ${params.add(old.tenant_id)} and own in (0, 1)
-         and seq = ${params.add(old.seq)} and container in ${params.list(containersOf(old))}`,
-      params.values,
+      ...sql`delete from token_containers where tenant_id = ${old.tenant_id} and own in (0, 1)
+         and seq = ${old.seq} and container in ${list(containersOf(old))}`,
     );
     await indexContainers(tx, row);
   }
   if (old.metadata !== row.metadata) {
-    await tx.run('delete from token_metadata where tenant_id = $1 and seq = $2', [old.tenant_id, old.seq]);
+    await tx.run(...sql`delete from token_metadata where tenant_id = ${old.tenant_id} and seq = ${old.seq}`);
     await indexMetadata(tx, row);
   }
 }
@@ -110,12 +106,7 @@ interface Row {
   max_uses: number | null;
 }
 
-const countedColumns = `t.seq, case when ${notExpired('t')} then t.container_folded end as container, t.max_uses`;
-const everywhere = `select ${countedColumns} from tokens t where t.tenant_id = $1 and t.seq < $2 order by t.seq desc limit $3`;
-/** The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0). */
-const inContainer = `select ${countedColumns} from token_containers i
-  join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
-  where i.tenant_id = $1 and i.seq < $2 and i.container = $4 and i.own = $5 order by i.seq desc limit $3`;
+const countedColumns = clause`t.seq, case when ${notExpired('t')} then t.container_folded end as container, t.max_uses`;
 
 /** `start` and `next` are positions: `own`, and the lowest seq that was counted. */
 export async function countTokens(
@@ -125,9 +116,14 @@ export async function countTokens(
 ): Promise<TokenCounts> {
   const [own, before] = start.split(' ') as [string, string];
   const isRoot = container === '/';
-  const found = isRoot
-    ? await db.all<Row>(everywhere, [tenant, before, limit])
-    : await db.all<Row>(inContainer, [tenant, before, limit, container, Number(own)]);
+  // The index separates the tokens of the container itself (own = 1) from the tokens below it (own = 0).
+  const statement = isRoot
+    ? sql`select ${countedColumns} from tokens t
+        where t.tenant_id = ${tenant} and t.seq < ${before} order by t.seq desc limit ${limit}`
+    : sql`select ${countedColumns} from token_containers i join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
+        where i.tenant_id = ${tenant} and i.seq < ${before} and i.container = ${container} and i.own = ${Number(own)}
+        order by i.seq desc limit ${limit}`;
+  const found = await db.all<Row>(...statement);
   const counted = found.flatMap(({ container, max_uses }) =>
     container === null ? [] : [{ container, max_uses }],
   );

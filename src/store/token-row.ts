@@ -2,7 +2,7 @@
 
 import type { Queries } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
-import type { TableName } from '../db/statement.ts';
+import { clause, raw, sql, type TableName } from '../db/statement.ts';
 import { defaulted, integer, optional, type RowOf, table, text, time, uuid } from '../db/table.ts';
 import { type Awaitable, then } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
@@ -60,9 +60,10 @@ export const columns = tokenTable.select(
 
 /** The ciphertexts of a larger token are read only after memory was reserved for them. */
 const largeContent = 65_536;
-const size = 't.data_bytes + t.masked_bytes';
-const ifSmall = (column: string) => `case when ${size} <= ${largeContent} then ${column} end`;
-export const columnsIfSmall = `${columns}, ${size} as size, ${ifSmall('c.data')} as data, ${ifSmall('c.masked')} as masked`;
+const size = raw('t.data_bytes + t.masked_bytes');
+const ifSmall = (column: string) =>
+  clause`case when ${size} <= ${raw(`${largeContent}`)} then ${raw(column)} end`;
+export const columnsIfSmall = clause`${columns}, ${size} as size, ${ifSmall('c.data')} as data, ${ifSmall('c.masked')} as masked`;
 
 /** A row without the ciphertexts if the token is large. */
 export type RowIfSmall = TokenRow & {
@@ -71,8 +72,8 @@ export type RowIfSmall = TokenRow & {
   readonly masked: Uint8Array | null;
 };
 
-export const withContents = (table: TableName = (name) => name) =>
-  `${table('tokens')} t left join ${table('token_contents')} c on c.tenant_id = t.tenant_id and c.seq = t.seq`;
+export const withContents = (table: TableName = raw) =>
+  clause`${table('tokens')} t left join ${table('token_contents')} c on c.tenant_id = t.tenant_id and c.seq = t.seq`;
 
 export function toRecord(row: TokenRow): TokenRecord {
   const { id, container, max_uses, seq, written_by: writtenBy } = row;
@@ -160,8 +161,9 @@ function toToken(row: TokenRow & Ciphertexts, key: Uint8Array): StoredToken {
   };
 }
 
-const selectLarge = `select ${columns}, c.data, c.masked from ${withContents()}
-  where t.tenant_id = $1 and t.seq = $2 and ${notExpired('t')}`;
+const selectLarge = ({ tenant_id, seq }: TokenRow) =>
+  sql`select ${columns}, c.data, c.masked from ${withContents()}
+    where t.tenant_id = ${tenant_id} and t.seq = ${seq} and ${notExpired('t')}`;
 
 /** Bytes of memory per byte of a token that is read: the ciphertexts, their plaintext, and the response. */
 export const contentCost = 3;
@@ -175,6 +177,6 @@ export function wholeToken(
 ): Awaitable<StoredToken | undefined> {
   if (row.size <= largeContent) return toToken(row as RowIfSmall & Ciphertexts, key);
   reserve?.(contentCost * row.size);
-  const read = db.get<TokenRow & Ciphertexts>(selectLarge, [row.tenant_id, row.seq]);
+  const read = db.get<TokenRow & Ciphertexts>(...selectLarge(row));
   return then(read, (whole) => whole && toToken(whole, key));
 }

@@ -8,8 +8,8 @@
 import { createHmac } from 'node:crypto';
 import { type Db, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { everyTenant, type Params } from '../db/sql.ts';
-import { target } from '../db/statement.ts';
+import { everyTenant } from '../db/sql.ts';
+import { type Clause, clause, list, none, Param, sql, target } from '../db/statement.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import { renderSearch, type SearchTemplates, type SearchValues } from '../domain/search.ts';
 import { columns, decryptPart, type TokenRow } from './token-row.ts';
@@ -18,10 +18,13 @@ import { columns, decryptPart, type TokenRow } from './token-row.ts';
 export type Term = readonly string[];
 
 /** The versions of the search key that the index has, oldest first. The last one is for new rows. */
-export async function searchVersions(tx: Pick<Queries, 'get'>, tenant: string, lock = ''): Promise<number[]> {
+export async function searchVersions(
+  tx: Pick<Queries, 'get'>,
+  tenant: string,
+  lock = none,
+): Promise<number[]> {
   const row = await tx.get<{ search_version: number; reindexing: number }>(
-    `select search_version, reindexing from data_keys where tenant_id = $1 ${lock}`,
-    [tenant],
+    ...sql`select search_version, reindexing from data_keys where tenant_id = ${tenant} ${lock}`,
   );
   if (!row) throw new Error('the tenant has no data key: it was deleted by another program');
   return row.reindexing ? [row.search_version - 1, row.search_version] : [row.search_version];
@@ -80,41 +83,44 @@ export async function updateSearch(
   row: TokenRow,
   values: SearchValues | undefined,
 ): Promise<void> {
-  const ofToken = [row.tenant_id, row.seq];
+  const ofToken = clause`tenant_id = ${row.tenant_id} and seq = ${row.seq}`;
   if (values === undefined && row.search !== null) {
     const own = canonicalContainer(row.container);
     if (own === canonicalContainer(old.container)) return;
-    const sql = 'update token_search set container = $3 where tenant_id = $1 and seq = $2';
-    await tx.run(sql, [...ofToken, own]);
+    await tx.run(...sql`update token_search set container = ${own} where ${ofToken}`);
     return;
   }
-  if (old.search !== null)
-    await tx.run('delete from token_search where tenant_id = $1 and seq = $2', ofToken);
+  if (old.search !== null) await tx.run(...sql`delete from token_search where ${ofToken}`);
   await indexSearch(tx, dataKey, row, values);
 }
 
 /** Makes other transactions that call this for the same value and container wait until this one ends. */
 export async function lockValue(tx: Queries, tenant: string, container: string, term: Term): Promise<void> {
   if (tx.isEmbedded) return;
-  const key = [tenant, term.at(-1) as string, container];
+  const digest = term.at(-1);
   await tx.run(
-    'insert into search_locks (tenant_id, digest, container) values ($1, $2, $3) on conflict do nothing',
-    key,
+    ...sql`insert into search_locks (tenant_id, digest, container) values (${tenant}, ${digest}, ${container})
+      on conflict do nothing`,
   );
-  await tx.run('delete from search_locks where tenant_id = $1 and digest = $2 and container = $3', key);
+  await tx.run(
+    ...sql`delete from search_locks where tenant_id = ${tenant} and digest = ${digest} and container = ${container}`,
+  );
 }
 
 /** SQL for whether the token `t` is indexed with the term. */
-export function hasTerm(params: Params, tenant: string, term: Term): string {
-  return `(select 1 from token_search p where p.tenant_id = ${tenant} and p.digest in ${params.list(term)}
+export function hasTerm(tenant: Param, term: Term): Clause {
+  return clause`(select 1 from token_search p where p.tenant_id = ${tenant} and p.digest in ${list(term)}
     and p.container = t.container_folded and p.seq = t.seq limit 1) = 1`;
 }
 
 /** Returns false if the previous rotation has not ended, or if the tenant never had a data key. */
 export async function rotateSearchKey(tx: Pick<Queries, 'run'>, tenant: string): Promise<boolean> {
-  const sql = `update data_keys set search_version = search_version + 1, reindexing = 1
-    where tenant_id = $1 and reindexing = 0`;
-  return (await tx.run(sql, [tenant])) > 0;
+  return (
+    (await tx.run(
+      ...sql`update data_keys set search_version = search_version + 1, reindexing = 1
+    where tenant_id = ${tenant} and reindexing = 0`,
+    )) > 0
+  );
 }
 
 /** Limits of one transaction. */
@@ -129,7 +135,7 @@ const pauseFactor = 3;
  */
 export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promise<number> {
   const rotated = await db.all<{ tenant_id: string; search_version: number }>(
-    everyTenant('select tenant_id, search_version from data_keys where reindexing = 1 limit 100'),
+    ...sql`select tenant_id, search_version from data_keys where reindexing = 1 limit 100 ${everyTenant}`,
   );
   const began = performance.now();
   let total = 0;
@@ -146,32 +152,31 @@ export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promis
 
 async function reindexSome(tx: Queries, key: Uint8Array, tenant: string, version: number): Promise<number> {
   const outdated = await tx.all<TokenRow & { data_bytes: number }>(
-    `select ${columns}, t.data_bytes from tokens t where t.tenant_id = $1 and t.search_version < $2
-     limit $3 ${rowLock(tx, 'for update skip locked')}`,
-    [tenant, version, maxTokens],
+    ...sql`select ${columns}, t.data_bytes from tokens t where t.tenant_id = ${tenant} and t.search_version < ${version}
+     limit ${maxTokens} ${rowLock(tx, 'for update skip locked')}`,
   );
   let [indexed, bytes] = [0, 0];
   for (const old of outdated) {
     bytes += old.data_bytes;
     if (indexed++ > 0 && bytes > maxBytes) return indexed - 1;
     const content = await tx.get<{ data: Uint8Array }>(
-      'select data from token_contents where tenant_id = $1 and seq = $2',
-      [tenant, old.seq],
+      ...sql`select data from token_contents where tenant_id = ${tenant} and seq = ${old.seq}`,
     );
     const data = decryptPart(key, old, 'data', content?.data ?? null)?.value();
     const values = renderSearch(JSON.parse(old.search as string) as SearchTemplates, data);
     await updateSearch(tx, key, old, { ...old, search_version: version }, values);
-    const sql = 'update tokens set search_version = $3 where tenant_id = $1 and seq = $2';
-    await tx.run(sql, [tenant, old.seq, version]);
+    await tx.run(
+      ...sql`update tokens set search_version = ${version} where tenant_id = ${tenant} and seq = ${old.seq}`,
+    );
   }
   return indexed;
 }
 
 /** Does nothing if a token is left. */
 async function endRotation(db: Db, tenant: string, version: number): Promise<void> {
+  const owner = new Param(tenant);
   await db.run(
-    `update data_keys set reindexing = 0 where tenant_id = $1 and search_version = $2 and (select 1 from tokens t
-       where t.tenant_id = $1 and t.search_version < $2 limit 1) is null`,
-    [tenant, version],
+    ...sql`update data_keys set reindexing = 0 where tenant_id = ${owner} and search_version = ${version} and (select 1 from tokens t
+       where t.tenant_id = ${owner} and t.search_version < ${version} limit 1) is null`,
   );
 }

@@ -1,7 +1,18 @@
 import { type Executor, type Queries, rowLock } from '../db/db.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { all, Params } from '../db/sql.ts';
-import { type Bound, lookup, type TableName, type Value } from '../db/statement.ts';
+import {
+  all,
+  type Bound,
+  type Clause,
+  clause,
+  list,
+  lookup,
+  Param,
+  raw,
+  sql,
+  type TableName,
+  type Value,
+} from '../db/statement.ts';
 import { bytes, optional, table, uuid } from '../db/table.ts';
 import type { JsonText } from '../domain/json-text.ts';
 import { newId } from '../domain/key.ts';
@@ -68,15 +79,14 @@ export const contentsTable = table('token_contents', {
   data: bytes,
 });
 
-const byId = `t.tenant_id = $1 and t.id = $2 and ${notExpired('t')}`;
-const lookupOf = <R>(selected: string, from: (table: TableName) => string) =>
+const lookupOf = <R>(selected: Clause, from: (table: TableName) => Clause) =>
   lookup<R>(
     'text',
-    (key, tenant, table) => `select t.id as key, ${selected} from ${from(table)}
+    (key, tenant, table) => clause`select t.id as key, ${selected} from ${from(table)}
       where t.id = ${key} and t.tenant_id = ${tenant} and ${notExpired('t')}`,
   );
 const tokenById = lookupOf<RowIfSmall>(columnsIfSmall, withContents);
-const recordById = lookupOf<TokenRow>(columns, (table) => `${table('tokens')} t`);
+const recordById = lookupOf<TokenRow>(columns, (table) => clause`${table('tokens')} t`);
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
@@ -153,9 +163,10 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 }
 
 async function lock(tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
-  const sql = `select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
-    where ${byId} ${rowLock(tx, 'for update')}`;
-  return tx.get<SizedRow>(sql, [tenant, id]);
+  return tx.get<SizedRow>(
+    ...sql`select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
+      where t.tenant_id = ${tenant} and t.id = ${id} and ${notExpired('t')} ${rowLock(tx, 'for update')}`,
+  );
 }
 
 /** Locks the token and checks it, then changes it. Returns undefined if it does not exist. */
@@ -175,7 +186,7 @@ function withLocked<T>(
 }
 
 async function remove(tx: Queries, row: SizedRow): Promise<SizedRow> {
-  await tx.run('delete from tokens where tenant_id = $1 and seq = $2', [row.tenant_id, row.seq]);
+  await tx.run(...sql`delete from tokens where tenant_id = ${row.tenant_id} and seq = ${row.seq}`);
   await deleteTokenRows(tx, [row]);
   return row;
 }
@@ -183,16 +194,17 @@ async function remove(tx: Queries, row: SizedRow): Promise<SizedRow> {
 async function spend(tx: Queries, row: SizedRow) {
   const left = (row.max_uses ?? 0) - row.uses - 1;
   if (left <= 0) return { left: 0, deleted: await remove(tx, row) };
-  const sql = 'update tokens set uses = uses + 1 where tenant_id = $1 and seq = $2';
-  await tx.run(sql, [row.tenant_id, row.seq]);
+  await tx.run(
+    ...sql`update tokens set uses = uses + 1 where tenant_id = ${row.tenant_id} and seq = ${row.seq}`,
+  );
   return { left, deleted: undefined };
 }
 
 async function locate(db: Queries, tenant: string, ids: readonly string[]): Promise<TokenLocation[]> {
-  const params = new Params();
-  const sql = `select t.id, t.type, t.container, t.max_uses, t.created_by from tokens t
-    where t.tenant_id = ${params.add(tenant)} and t.id in ${params.list(ids)} and ${notExpired('t')}`;
-  return db.all<TokenLocation>(sql, params.values);
+  return db.all<TokenLocation>(
+    ...sql`select t.id, t.type, t.container, t.max_uses, t.created_by from tokens t
+      where t.tenant_id = ${tenant} and t.id in ${list(ids)} and ${notExpired('t')}`,
+  );
 }
 
 /** Returns the new row, and by how many bytes it is larger. */
@@ -237,18 +249,16 @@ async function lockEqual(
   const own = canonicalContainer(container);
   const terms = termsOf(key, tenant, await lockSearchVersions(tx, tenant), values);
   for (const term of terms) await lockValue(tx, tenant, own, term);
-  const params = new Params();
-  const [owner, place] = [params.add(tenant), params.add(own)];
+  const owner = new Param(tenant);
   const [first, ...others] = terms as [Term, ...Term[]];
   return tx.get<RowIfSmall>(
-    `select ${columnsIfSmall} from token_search s
+    ...sql`select ${columnsIfSmall} from token_search s
        join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
        left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
-     where s.tenant_id = ${owner} and s.container = ${place} and s.digest in ${params.list(first)}
-       and (t.written_by in ${params.list(writers)} or t.written_by like 'management %')
-       and ${all(notExpired('t'), ...others.map((term) => hasTerm(params, owner, term)))}
+     where s.tenant_id = ${owner} and s.container = ${own} and s.digest in ${list(first)}
+       and (t.written_by in ${list(writers)} or t.written_by like 'management %')
+       and ${all(notExpired('t'), ...others.map((term) => hasTerm(owner, term)))}
      order by s.seq desc limit 1`,
-    params.values,
   );
 }
 
@@ -329,8 +339,11 @@ function insertTogether(insertToken: string, params: readonly Value[], row: Whol
  * since the first attempt. Returns false if the id is taken by a valid token.
  */
 async function insertInsteadOfExpired(tx: Queries, row: WholeRow): Promise<boolean> {
-  const expired = 'delete from tokens where tenant_id = $1 and id = $2 and expires_at <= :now';
-  await deleteTokens(tx, expired, [row.tenant_id, row.id]);
+  const { tenant_id, id } = row;
+  await deleteTokens(
+    tx,
+    clause`delete from tokens where tenant_id = ${tenant_id} and id = ${id} and expires_at <= :now`,
+  );
   return insert(tx, row);
 }
 
@@ -360,8 +373,9 @@ function changeable(row: SizedRow) {
 function lockedToken(tx: Queries, row: SizedRow, key: Uint8Array, reserve: Reserve | undefined): LockedToken {
   const read = async (part: Part) => {
     reserve?.(contentCost * (part === 'data' ? row.data_bytes : row.masked_bytes));
-    const sql = `select ${part} as ciphertext from token_contents where tenant_id = $1 and seq = $2`;
-    const content = await tx.get<{ ciphertext: Uint8Array | null }>(sql, [row.tenant_id, row.seq]);
+    const content = await tx.get<{ ciphertext: Uint8Array | null }>(
+      ...sql`select ${raw(part)} as ciphertext from token_contents where tenant_id = ${row.tenant_id} and seq = ${row.seq}`,
+    );
     return decryptPart(key, row, part, content?.ciphertext ?? null);
   };
   return {

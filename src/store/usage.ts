@@ -1,6 +1,6 @@
 import type { Db, DbTime, Executor, Queries } from '../db/db.ts';
-import { Params } from '../db/sql.ts';
-import { target, type Value } from '../db/statement.ts';
+import { type Clause, clause, list, Param, raw, sql, target, tuple } from '../db/statement.ts';
+import type { Awaitable } from '../domain/awaitable.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { intervalsBetween } from '../domain/intervals.ts';
 import { durationLimits, type IntervalCounts, storedInterval } from '../domain/request-counts.ts';
@@ -25,19 +25,23 @@ function toUse({ permission, container, last_used_at }: UseRow): Use {
   return { permission, container, last_used_at: timestamp(Number(last_used_at)) };
 }
 
-const byId = 'tenant_id = $1 and id = $2';
-const ofApplication = 'tenant_id = $1 and application_id = $2';
-
-/** Also locks the application, like every change of its keys. */
-const useApplication = `update applications set last_used_at = case when last_used_at > $3 then last_used_at else $3 end
-  where ${byId} and ${notExpired('applications')}`;
+/** Also locks the application, like every change of its keys. Returns 0 if it does not exist. */
+function markUsed(tx: Queries, { tenantId, applicationId, at }: ApplicationUse): Awaitable<number> {
+  const used = new Param(at);
+  return tx.run(
+    ...sql`update applications set last_used_at = case when last_used_at > ${used} then last_used_at else ${used} end
+      where tenant_id = ${tenantId} and id = ${applicationId} and ${notExpired('applications')}`,
+  );
+}
 
 export function usage(db: Executor): Usage {
   /** Locks the application first, so that this and a change of its keys cannot deadlock. */
   async function write(tx: Queries, use: ApplicationUse): Promise<void> {
-    const { tenantId, applicationId, at, keys, permissions } = use;
-    if ((await tx.run(useApplication, [tenantId, applicationId, at])) === 0) return;
-    await Promise.all([keys.size > 0 && writeKeyUses(tx, use), permissions.size > 0 && writeUses(tx, use)]);
+    if ((await markUsed(tx, use)) === 0) return;
+    await Promise.all([
+      use.keys.size > 0 && writeKeyUses(tx, use),
+      use.permissions.size > 0 && writeUses(tx, use),
+    ]);
   }
 
   return {
@@ -48,20 +52,18 @@ export function usage(db: Executor): Usage {
 
     list: async (tenant, application) => {
       const rows = await db.all<UseRow>(
-        `select permission, container, last_used_at from application_uses where ${ofApplication}
-         order by last_used_at desc, permission, container limit $3`,
-        [tenant, application, maxUses],
+        ...sql`select permission, container, last_used_at from application_uses
+         where tenant_id = ${tenant} and application_id = ${application}
+         order by last_used_at desc, permission, container limit ${maxUses}`,
       );
       return rows.map(toUse);
     },
 
     listAll: async (tenant, ids) => {
-      const params = new Params();
       const rows = await db.all<UseRow & { application_id: string }>(
-        `select application_id, permission, container, last_used_at from application_uses
-         where tenant_id = ${params.add(tenant)} and application_id in ${params.list(ids)}
-         order by last_used_at desc, permission, container limit ${params.add(maxUses * ids.length)}`,
-        params.values,
+        ...sql`select application_id, permission, container, last_used_at from application_uses
+         where tenant_id = ${tenant} and application_id in ${list(ids)}
+         order by last_used_at desc, permission, container limit ${maxUses * ids.length}`,
       );
       const groups = Map.groupBy(rows, ({ application_id }) => application_id);
       return new Map([...groups].map(([id, uses]) => [id, uses.map(toUse)]));
@@ -69,9 +71,8 @@ export function usage(db: Executor): Usage {
 
     keys: async (tenant, application, now) => {
       const rows = await db.all<{ id: string; ending: string; daily_requests: string | null }>(
-        `select k.id, k.ending, k.daily_requests from application_keys k where k.tenant_id = $1
-           and k.application_id = $2 and k.trust is null and ${notExpired('k')} order by k.id desc`,
-        [tenant, application],
+        ...sql`select k.id, k.ending, k.daily_requests from application_keys k where k.tenant_id = ${tenant}
+           and k.application_id = ${application} and k.trust is null and ${notExpired('k')} order by k.id desc`,
       );
       return rows.map(({ id, ending, daily_requests }) => {
         const last = [...dailyRequests(daily_requests)].filter(([day]) => day > dayOf(now) - keptDays);
@@ -88,13 +89,15 @@ export function usage(db: Executor): Usage {
 /** By day, see `dayOf`. */
 const dailyRequests = (json: string | null) => new Map<number, number>(JSON.parse(json ?? '[]'));
 
+const ofApplication = ({ tenantId, applicationId }: ApplicationUse) =>
+  clause`tenant_id = ${tenantId} and application_id = ${applicationId}`;
+
 /** The application must be locked, because this adds to what it has read. */
-async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: ApplicationUse): Promise<void> {
-  const params = new Params();
-  const owner = `tenant_id = ${params.add(tenantId)} and application_id = ${params.add(applicationId)}`;
+async function writeKeyUses(tx: Queries, use: ApplicationUse): Promise<void> {
+  const { keys } = use;
   const rows = await tx.all<{ id: string; last_used_at: DbTime | null; daily_requests: string | null }>(
-    `select id, last_used_at, daily_requests from application_keys where ${owner} and id in ${params.list([...keys.keys()])}`,
-    params.values,
+    ...sql`select id, last_used_at, daily_requests from application_keys
+      where ${ofApplication(use)} and id in ${list([...keys.keys()])}`,
   );
   for (const { id, last_used_at, daily_requests } of rows) {
     const { at, days: added } = keys.get(id)!;
@@ -102,8 +105,8 @@ async function writeKeyUses(tx: Queries, { tenantId, applicationId, keys }: Appl
     for (const [day, requests] of added) days.set(day, requests + (days.get(day) ?? 0));
     const kept = [...days].sort(([a], [b]) => a - b).slice(-keptDays);
     await tx.run(
-      `update application_keys set last_used_at = $4, daily_requests = $5 where ${ofApplication} and id = $3`,
-      [tenantId, applicationId, id, Math.max(at, Number(last_used_at ?? 0)), JSON.stringify(kept)],
+      ...sql`update application_keys set last_used_at = ${Math.max(at, Number(last_used_at ?? 0))},
+        daily_requests = ${JSON.stringify(kept)} where ${ofApplication(use)} and id = ${id}`,
     );
   }
 }
@@ -121,13 +124,10 @@ const useTable = target<UseRow & { tenant_id: string; application_id: string }>(
 );
 
 /** Writes only the uses that changed, in at most three statements. */
-async function writeUses(
-  tx: Queries,
-  { tenantId, applicationId, permissions }: ApplicationUse,
-): Promise<void> {
+async function writeUses(tx: Queries, use: ApplicationUse): Promise<void> {
+  const { tenantId, applicationId, permissions } = use;
   const rows = await tx.all<UseRow>(
-    `select permission, container, last_used_at from application_uses where ${ofApplication}`,
-    [tenantId, applicationId],
+    ...sql`select permission, container, last_used_at from application_uses where ${ofApplication(use)}`,
   );
   const stored = new Map<string, Map<string, number>>();
   for (const { permission, container, last_used_at } of rows) {
@@ -150,7 +150,7 @@ async function writeUses(
           container,
           last_used_at,
         });
-  if (outdated.length > 0) await deleteUses(tx, tenantId, applicationId, outdated);
+  if (outdated.length > 0) await deleteUses(tx, use, outdated);
   if (changed.length > 0) await tx.insert(useTable, changed);
 }
 
@@ -162,13 +162,10 @@ function latest(a: LastUses, b: LastUses): LastUses {
 }
 
 /** A space separates the two columns: neither can contain one. */
-async function deleteUses(tx: Queries, tenant: string, application: string, rows: UseRow[]): Promise<void> {
-  const params = new Params();
-  const owner = `tenant_id = ${params.add(tenant)} and application_id = ${params.add(application)}`;
-  const names = params.list(rows.map(({ permission, container }) => `${permission} ${container}`));
+async function deleteUses(tx: Queries, use: ApplicationUse, rows: UseRow[]): Promise<void> {
+  const names = list(rows.map(({ permission, container }) => `${permission} ${container}`));
   await tx.run(
-    `delete from application_uses where ${owner} and permission || ' ' || container in ${names}`,
-    params.values,
+    ...sql`delete from application_uses where ${ofApplication(use)} and permission || ' ' || container in ${names}`,
   );
 }
 
@@ -180,31 +177,18 @@ function durationText(milliseconds: number): string {
   return milliseconds % 1000 > 0 ? `${milliseconds}ms` : `${milliseconds / 1000}s`;
 }
 const counters = ['denied', ...durationColumns];
-const columns = ['tenant_id', 'started_at', ...counters];
-
-const params = columns.map((_, at) => `$${at + 1}`);
-
-const addToStored = `update request_counts set ${counters.map((name, at) => `${name} = ${name} + ${params[at + 2]}`).join(', ')}
-  where tenant_id = $1 and started_at = $2`;
-
-/** Counts of deleted tenants are dropped. With `insert … select`, Citus would wait while any shard moves. */
-const tenantExists = 'select 1 as one from tenants where id = $1';
-const insertFirst = `insert into request_counts as stored (${columns.join(', ')}) values (${params.join(', ')})
-  on conflict (tenant_id, started_at) do update set
-  ${counters.map((name) => `${name} = stored.${name} + excluded.${name}`).join(', ')}`;
-
-/** Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point. */
-const sums = `select (started_at - cast($2 as bigint)) / cast($3 as bigint) as number,
-    ${counters.map((name) => `sum(${name}) as ${name}`).join(', ')}
-  from request_counts where tenant_id = $1 and started_at >= $4 and started_at < $5 group by number`;
+const counterNames = counters.map(raw);
+const separated = (clauses: readonly Clause[]) =>
+  clauses.reduce((before, next) => clause`${before}, ${next}`);
+const sumsOfCounters = raw(counters.map((name) => `sum(${name}) as ${name}`).join(', '));
+const addedToStored = raw(counters.map((name) => `${name} = stored.${name} + excluded.${name}`).join(', '));
 
 type SumRow = Record<string, DbTime>;
 
 export function requestCounts(db: Db): RequestCounts {
   async function firstInterval(tenant: string): Promise<number | undefined> {
     const row = await db.get<{ first: DbTime | null }>(
-      'select min(started_at) as first from request_counts where tenant_id = $1',
-      [tenant],
+      ...sql`select min(started_at) as first from request_counts where tenant_id = ${tenant}`,
     );
     return row?.first == null ? undefined : Number(row.first);
   }
@@ -214,9 +198,10 @@ export function requestCounts(db: Db): RequestCounts {
     add: (intervals) =>
       db.transaction(async (tx) => {
         for (const interval of intervals.toSorted((a, b) => a.start - b.start)) {
-          const values = valuesOf(interval);
-          if ((await tx.run(addToStored, values)) > 0) continue;
-          if (await tx.get(tenantExists, [interval.tenantId])) await tx.run(insertFirst, values);
+          if ((await tx.run(...addToStored(interval))) > 0) continue;
+          // Counts of deleted tenants are dropped. With `insert … select`, Citus would wait while any shard moves.
+          if (await tx.get(...sql`select 1 as one from tenants where id = ${interval.tenantId}`))
+            await tx.run(...insertFirst(interval));
         }
       }, intervals[0]?.tenantId),
 
@@ -227,7 +212,12 @@ export function requestCounts(db: Db): RequestCounts {
       const { start, length, count } = intervalsBetween(first, before, storedInterval);
       const counts: IntervalCounts[] = Array.from({ length: count }, () => noRequests);
       const firstStored = Math.floor(first / storedInterval) * storedInterval;
-      for (const row of await db.all<SumRow>(sums, [tenant, start, length, firstStored, before]))
+      // Adds the stored intervals up, into longer ones. Casts, because SQLite would otherwise divide as floating point.
+      const sums = sql`select (started_at - cast(${start} as bigint)) / cast(${length} as bigint) as number,
+          ${sumsOfCounters}
+        from request_counts where tenant_id = ${tenant} and started_at >= ${firstStored} and started_at < ${before}
+        group by number`;
+      for (const row of await db.all<SumRow>(...sums))
         counts[Number(row.number)] = {
           denied: Number(row.denied),
           durations: durationColumns.map((name) => Number(row[name])),
@@ -239,7 +229,21 @@ export function requestCounts(db: Db): RequestCounts {
 
 const noRequests: IntervalCounts = { denied: 0, durations: Array(durationLimits.length + 1).fill(0) };
 
-/** In the order of the columns. */
-function valuesOf({ tenantId, start, denied, durations }: CountedInterval): Value[] {
-  return [tenantId, start, denied, ...durationColumns.map((_, bucket) => durations[bucket] ?? 0)];
+/** In the order of the counters. */
+function valuesOf({ denied, durations }: CountedInterval): number[] {
+  return [denied, ...durationColumns.map((_, bucket) => durations[bucket] ?? 0)];
+}
+
+function addToStored(interval: CountedInterval) {
+  const added = valuesOf(interval).map(
+    (value, at) => clause`${counterNames[at]} = ${counterNames[at]} + ${value}`,
+  );
+  return sql`update request_counts set ${separated(added)}
+    where tenant_id = ${interval.tenantId} and started_at = ${interval.start}`;
+}
+
+function insertFirst(interval: CountedInterval) {
+  const values = [interval.tenantId, interval.start, ...valuesOf(interval)];
+  return sql`insert into request_counts as stored (tenant_id, started_at, ${separated(counterNames)})
+    values ${tuple(values)} on conflict (tenant_id, started_at) do update set ${addedToStored}`;
 }

@@ -1,9 +1,9 @@
 import { expect, test } from 'bun:test';
 import { batched, batcher, type Wanted } from '../../src/db/batcher.ts';
-import { type Lookup, lookup as lookupOf } from '../../src/db/statement.ts';
+import { type Lookup, lookup as lookupOf, raw } from '../../src/db/statement.ts';
 import { until } from '../support/until.ts';
 
-const q = lookupOf<object>('bytea', () => 'q');
+const q = lookupOf<object>('bytea', () => raw('q'));
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const texts = (wanted: readonly Wanted[]) =>
@@ -86,7 +86,7 @@ test('different statements do not share a query', async () => {
     ...['one', 'two'].map((sql) =>
       find(
         'a',
-        lookupOf<object>('bytea', () => sql),
+        lookupOf<object>('bytea', () => raw(sql)),
       ),
     ),
   ]);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Queries } from '../../src/db/db.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
-import { lookup } from '../../src/db/statement.ts';
+import { clause, lookup, raw } from '../../src/db/statement.ts';
 import { CitusCluster, citusBinaries } from '../../torture/crash/citus.ts';
 import type { Cluster } from '../../torture/crash/cluster.ts';
 import { temporaryFolder } from '../support/cleanup.ts';
@@ -95,8 +95,8 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
     expect(await db.all<object>(sql)).toEqual([{ timeouts: usual }]);
     const byKey = lookup(
       'bytea',
-      (key) =>
-        `${sql.replace('select', String.raw`select '\x00'::bytea as key,`)} where '\\x00'::bytea = ${key}`,
+      (key) => clause`${raw(sql.replace('select', String.raw`select '\x00'::bytea as key,`))}
+        where '\\x00'::bytea = ${key}`,
     );
     expect(await db.lookup(byKey, new Uint8Array(1))).toMatchObject({ timeouts: usual });
     expect(await db.transaction(timeouts)).toBe(usual);
@@ -207,7 +207,7 @@ describe.skipIf(noCluster)('through PgBouncer to the coordinator of a Citus clus
     expect(server.logged.findLast((line) => line.includes('request failed'))).toContain('is read-only');
     // Without known positions, by which the node has refused it.
     const db = openPostgres(pooled(), undefined, generousTimeout);
-    const byId = lookup('uuid', (key) => `select id as key from tenants where id = ${key}`);
+    const byId = lookup('uuid', (key) => clause`select id as key from tenants where id = ${key}`);
     await expect(db.lookup(byId, tenant.id)).rejects.toThrow('the server is a standby or read-only');
     await db.close();
   });

@@ -2,7 +2,7 @@ import { expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { keysOfTables } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
-import { lookup } from '../../src/db/statement.ts';
+import { clause, lookup } from '../../src/db/statement.ts';
 import { generousTimeout, postgres, sqlite } from '../support/test-server.ts';
 import { openTestStore } from '../support/test-store.ts';
 
@@ -61,7 +61,7 @@ test('lookups in a large tenant among small ones read only the rows of their key
   const db = openPostgres(testStore.url, undefined, generousTimeout, 1);
   const byKey = lookup<object>(
     'bytea',
-    (key, tenant) => `select key_digest as key, expires_at from sessions
+    (key, tenant) => clause`select key_digest as key, expires_at from sessions
       where tenant_id = ${tenant} and key_digest = ${key} and expires_at > :now`,
   );
   const find = (at: number) => {

@@ -1,6 +1,6 @@
 /** Tables as values agree with the schema, and their statements do what they say. */
 import { describe, expect, test } from 'bun:test';
-import { statement } from '../../src/db/statement.ts';
+import { all, clause, list, none, Param, raw, sql, tuple } from '../../src/db/statement.ts';
 import {
   integer,
   optional,
@@ -101,12 +101,43 @@ describe('a table', () => {
   });
 });
 
-test('a statement gets its parameters by name, each once, in any order', () => {
-  const move = statement<'to' | 'id' | 'note'>(
-    (p) => `update things set place = ${p.to}, note = ${p.note} where id = ${p.id} and place <> ${p.to}`,
-  );
-  expect(move({ id: 'a', note: undefined, to: 'b' })).toEqual([
-    'update things set place = $1, note = $2 where id = $3 and place <> $1',
-    ['b', null, 'a'],
-  ]);
+describe('a statement', () => {
+  test('has its values as parameters, in order, and undefined as null', () => {
+    const move = (id: string, to?: string) => sql`update things set place = ${to} where id = ${id}`;
+    expect(move('a', 'b')).toEqual(['update things set place = $1 where id = $2', ['b', 'a']]);
+    expect(move('b')).toEqual(['update things set place = $1 where id = $2', [null, 'b']]);
+    expect(sql`select 1`).toEqual(['select 1', []]);
+  });
+
+  test('has a value that stands in it several times once', () => {
+    const [to, same] = [new Param('b'), 'b'];
+    expect(sql`${to} ${same} ${clause`(${to}, ${1})`} ${to} ${same}`).toEqual([
+      '$1 $2 ($1, $3) $1 $4',
+      ['b', 'b', 1, 'b'],
+    ]);
+  });
+
+  test('has clauses in clauses, and none where a condition does not hold', () => {
+    const inner = clause`b = ${'c'} ${false}`;
+    expect(sql`select ${raw('a')} where ${all(inner, undefined, false, '', 'd = 1')}${none}`).toEqual([
+      'select a where b = $1  and d = 1',
+      ['c'],
+    ]);
+  });
+
+  test('has text of a caller only as a parameter', () => {
+    const text = `' or $1 = '1'; -- :now`;
+    expect(sql`select ${text} from ${raw('things')} where a in ${list([text])}`).toEqual([
+      'select $1 from things where a in ($2)',
+      [text, text],
+    ]);
+  });
+
+  test('has a list of 1, 2, 4, 8 … values, and of none', () => {
+    const text = (values: number[]) => sql`${list(values)}`;
+    expect(text([1, 2, 3])).toEqual(['($1, $2, $3, $4)', [1, 2, 3, 3]]);
+    expect(text([1, 2, 3, 4, 5])[1]).toEqual([1, 2, 3, 4, 5, 5, 5, 5]);
+    expect(text([])).toEqual(['(null)', []]);
+    expect(sql`${tuple([1, 2, 3])}`).toEqual(['($1, $2, $3)', [1, 2, 3]]);
+  });
 });

@@ -6,6 +6,8 @@
 
 import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { type Bound, clause, none, raw, sql } from '../../db/statement.ts';
+import { nilTenant } from '../../domain/key.ts';
 import { type AuditDb, chainOf } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
 import type { Batch, DeliveredSegment } from './batch.ts';
@@ -78,7 +80,7 @@ interface PositionRow {
 }
 
 /** The columns of `PositionRow`. */
-const ofDeliveries = 'd.tenant_id, d.number, d.seq, d.complete_number, d.skipped, d.mac';
+const ofDeliveries = raw('d.tenant_id, d.number, d.seq, d.complete_number, d.skipped, d.mac');
 
 interface SinkRow {
   readonly holder: string | null;
@@ -91,12 +93,12 @@ interface SinkRow {
   readonly now: DbTime;
 }
 
-/** All chains, with their delivery to the sink $1. `after` is the last segment before the next one to deliver. */
-const chainsOfSink =
-  'audit_chains c left join audit_deliveries d on d.tenant_id = c.tenant_id and d.sink = $1';
+/** All chains, with their delivery to the sink. `after` is the last segment before the next one to deliver. */
+const chainsOf = (sink: string) =>
+  clause`audit_chains c left join audit_deliveries d on d.tenant_id = c.tenant_id and d.sink = ${sink}`;
 const after = (column: 'number' | 'seq') =>
-  `case when coalesce(d.number, 0) > c.base_number then d.${column} else c.base_${column} end`;
-const isBehind = 'c.number > coalesce(d.number, 0) and c.number > c.base_number';
+  raw(`case when coalesce(d.number, 0) > c.base_number then d.${column} else c.base_${column} end`);
+const isBehind = raw('c.number > coalesce(d.number, 0) and c.number > c.base_number');
 
 /** Rows per statement. */
 const pageSize = 1000;
@@ -118,9 +120,8 @@ export class Deliveries {
     const row = await this.#sink(sink);
     if (!row) {
       const inserted = await this.#db.run(
-        `insert into audit_sinks (name, holder, lease_until, retry_at, failures)
-         values ($1, $2, :now + $3, 0, 0) on conflict (name) do nothing`,
-        [sink, holder, duration],
+        ...sql`insert into audit_sinks (name, holder, lease_until, retry_at, failures)
+         values (${sink}, ${holder}, :now + ${duration}, 0, 0) on conflict (name) do nothing`,
       );
       return inserted === 1 ? 'held' : 'other';
     }
@@ -131,16 +132,16 @@ export class Deliveries {
     if (row.holder === holder && remaining >= minimum) return 'held';
     if (row.holder !== holder && remaining > 0) return 'other';
     const taken = await this.#db.run(
-      `update audit_sinks set holder = $2, lease_until = :now + $3
-       where name = $1 ${takesOver ? '' : 'and (holder = $2 or lease_until <= :now)'}`,
-      [sink, holder, duration],
+      ...sql`update audit_sinks set holder = ${holder}, lease_until = :now + ${duration}
+       where name = ${sink} ${!takesOver && clause`and (holder = ${holder} or lease_until <= :now)`}`,
     );
     return taken === 1 ? 'held' : 'other';
   }
 
   async release(sink: string, holder: string): Promise<void> {
-    const sql = 'update audit_sinks set lease_until = 0 where name = $1 and holder = $2';
-    await this.#db.run(sql, [sink, holder]);
+    await this.#db.run(
+      ...sql`update audit_sinks set lease_until = 0 where name = ${sink} and holder = ${holder}`,
+    );
   }
 
   /**
@@ -151,9 +152,8 @@ export class Deliveries {
     const keys = await this.#keys();
     type Row = PositionRow & { chain: string; after: DbTime };
     const rows = await this.#db.all<Row>(
-      `select c.tenant_id as chain, ${after('number')} as after, ${ofDeliveries}
-       from ${chainsOfSink} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit $2`,
-      [sink, limit],
+      ...sql`select c.tenant_id as chain, ${after('number')} as after, ${ofDeliveries}
+       from ${chainsOf(sink)} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit ${limit}`,
     );
     return rows
       .filter((row) => row.tenant_id === null || toPosition(keys, sink, row))
@@ -164,16 +164,14 @@ export class Deliveries {
   async changed(sink: string): Promise<string[]> {
     const keys = await this.#keys();
     const changed: string[] = [];
-    for (let last: string[] | undefined = []; last; ) {
+    for (let last: string | undefined = nilTenant; last !== undefined; ) {
       const rows: PositionRow[] = await this.#db.all<PositionRow>(
-        `select ${ofDeliveries} from audit_deliveries d
-         where d.sink = $1 ${last.length > 0 ? 'and d.tenant_id > $2' : ''} order by d.tenant_id limit ${pageSize}`,
-        [sink, ...last],
+        ...sql`select ${ofDeliveries} from audit_deliveries d where d.sink = ${sink}
+           and d.tenant_id ${raw(last === nilTenant ? '>=' : '>')} ${last} order by d.tenant_id limit ${pageSize}`,
       );
       const some = rows.filter((row) => !toPosition(keys, sink, row));
       changed.push(...some.map(({ tenant_id }) => tenant_id));
-      const end = rows[pageSize - 1];
-      last = end && [end.tenant_id];
+      last = rows[pageSize - 1]?.tenant_id;
     }
     return changed;
   }
@@ -200,12 +198,12 @@ export class Deliveries {
         await write({ number, seq: last, complete, skipped: (before?.skipped ?? 0) + skipped });
       }
       await tx.run(
-        'update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = $1 and holder = $2',
-        [sink, holder],
+        ...sql`update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = ${sink} and holder = ${holder}`,
       );
       if (rejected === undefined) return;
-      const sql = 'update audit_sinks set failed_at = :now, error = $3 where name = $1 and holder = $2';
-      await tx.run(sql, [sink, holder, rejected]);
+      await tx.run(
+        ...sql`update audit_sinks set failed_at = :now, error = ${rejected} where name = ${sink} and holder = ${holder}`,
+      );
     });
   }
 
@@ -222,9 +220,8 @@ export class Deliveries {
   ): Promise<void> {
     const failures = ((await this.#sink(sink))?.failures ?? 0) + 1;
     const isHeld = await this.#db.run(
-      `update audit_sinks set failures = $3, retry_at = :now + $4, failed_at = :now, error = $5
-       where name = $1 and holder = $2`,
-      [sink, holder, failures, delayAfter(failures), error],
+      ...sql`update audit_sinks set failures = ${failures}, retry_at = :now + ${delayAfter(failures)}, failed_at = :now, error = ${error}
+       where name = ${sink} and holder = ${holder}`,
     );
     // Stores the time of the attempt. A chain without a position gets one, at its start.
     if (isHeld)
@@ -267,9 +264,10 @@ export class Deliveries {
    */
   async acknowledge(sink: string): Promise<void> {
     for (const tenant of await this.changed(sink))
-      await this.#db.run('delete from audit_deliveries where tenant_id = $1 and sink = $2', [tenant, sink]);
-    const sql = 'select tenant_id from audit_deliveries where sink = $1 and complete_number is not null';
-    for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(sql, [sink]))
+      await this.#db.run(...sql`delete from audit_deliveries where tenant_id = ${tenant} and sink = ${sink}`);
+    for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(
+      ...sql`select tenant_id from audit_deliveries where sink = ${sink} and complete_number is not null`,
+    ))
       await this.#change(sink, tenant_id, async (position, _, write) => {
         if (position) await write({ ...position, complete: null });
       });
@@ -277,17 +275,17 @@ export class Deliveries {
 
   async state(sink: string): Promise<SinkState> {
     const row = await this.#sink(sink);
-    const number = async (sql: string) =>
-      Number((await this.#db.get<{ value: DbTime | null }>(sql, [sink]))?.value ?? 0);
+    const number = async (statement: Bound) =>
+      Number((await this.#db.get<{ value: DbTime | null }>(...statement))?.value ?? 0);
     const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
     const age = await number(
-      `select :now - min(s.earliest_at) as value from ${chainsOfSink}
+      sql`select :now - min(s.earliest_at) as value from ${chainsOf(sink)}
        join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`,
     );
     return {
       name: sink,
       lagEntries: await number(
-        `select sum(c.seq - (${after('seq')})) as value from ${chainsOfSink} where ${isBehind}`,
+        sql`select sum(c.seq - (${after('seq')})) as value from ${chainsOf(sink)} where ${isBehind}`,
       ),
       lagSeconds: Math.max(0, age / 1000),
       lastDeliveryAt: time(row?.delivered_at),
@@ -296,15 +294,15 @@ export class Deliveries {
       lastError: row?.error ?? undefined,
       retryAt: time(row?.retry_at),
       rejectedChains: await number(
-        'select count(*) as value from audit_deliveries where sink = $1 and complete_number is not null',
+        sql`select count(*) as value from audit_deliveries where sink = ${sink} and complete_number is not null`,
       ),
       skippedEntries: await number(
-        `select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
-         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = $1`,
+        sql`select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
+         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = ${sink}`,
       ),
       truncatedChains: await number(
-        `select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-         where d.sink = $1 and d.number > coalesce(c.number, 0)`,
+        sql`select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+         where d.sink = ${sink} and d.number > coalesce(c.number, 0)`,
       ),
       changedPositions: (await this.changed(sink)).length,
     };
@@ -312,9 +310,8 @@ export class Deliveries {
 
   #sink(name: string) {
     return this.#db.get<SinkRow>(
-      `select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
-       from audit_sinks where name = $1`,
-      [name],
+      ...sql`select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
+       from audit_sinks where name = ${name}`,
     );
   }
 
@@ -324,10 +321,11 @@ export class Deliveries {
     sink: string,
     tenantId: string,
     changed: () => undefined,
-    lock = '',
+    lock = none,
   ): Promise<SinkPosition | undefined> {
-    const sql = `select ${ofDeliveries} from audit_deliveries d where tenant_id = $1 and sink = $2 ${lock}`;
-    const row = await db.get<PositionRow>(sql, [tenantId, sink]);
+    const row = await db.get<PositionRow>(
+      ...sql`select ${ofDeliveries} from audit_deliveries d where tenant_id = ${tenantId} and sink = ${sink} ${lock}`,
+    );
     return row && (toPosition(await this.#keys(), sink, row) ?? changed());
   }
 
@@ -348,11 +346,10 @@ export class Deliveries {
       await work(found, tx, async (position) => {
         const { number, seq, complete, skipped } = position;
         await tx.run(
-          `insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
-           values ($1, $2, $3, $4, $5, $6, $7, :now) on conflict (tenant_id, sink) do update
+          ...sql`insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
+           values (${tenantId}, ${sink}, ${number}, ${seq}, ${complete}, ${skipped}, ${macOf(keys, sink, tenantId, position)}, :now) on conflict (tenant_id, sink) do update
            set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
              skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
-          [tenantId, sink, number, seq, complete, skipped, macOf(keys, sink, tenantId, position)],
         );
       });
     });

@@ -2,7 +2,7 @@
 
 import type { Db, DbTime, Queries } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
-import { Params } from '../../db/sql.ts';
+import { list, none, raw, sql } from '../../db/statement.ts';
 import { genesis, type Head, type Position } from '../records.ts';
 import {
   type HeaderRow,
@@ -54,14 +54,15 @@ export type ChainRow = {
       : DbTime;
 };
 
-/** Returns undefined if the tenant has no sealed entries. `lock` is SQL that is appended to the statement. */
+/** Returns undefined if the tenant has no sealed entries. `lock` is appended to the statement. */
 export async function chainOf(
   db: Pick<Queries, 'get'>,
   tenantId: string,
-  lock = '',
+  lock = none,
 ): Promise<Chain | undefined> {
-  const sql = `select ${chainColumns.join(', ')} from audit_chains where tenant_id = $1 ${lock}`;
-  const row = await db.get<ChainRow>(sql, [tenantId]);
+  const row = await db.get<ChainRow>(
+    ...sql`select ${raw(chainColumns.join(', '))} from audit_chains where tenant_id = ${tenantId} ${lock}`,
+  );
   return row && toChain(row);
 }
 
@@ -106,9 +107,8 @@ function rowsIn<R>(
   limit: number,
 ) {
   return db.all<R>(
-    `select ${columns} from audit_segments where tenant_id = $1 and number >= $2 and number <= $3
-     order by number ${order} limit $4`,
-    [tenantId, first, last, limit],
+    ...sql`select ${raw(columns)} from audit_segments where tenant_id = ${tenantId} and number >= ${first} and number <= ${last}
+     order by number ${raw(order)} limit ${limit}`,
   );
 }
 
@@ -151,11 +151,9 @@ export async function segmentsAt(
   tenantId: string,
   numbers: readonly number[],
 ): Promise<StoredSegment[]> {
-  const params = new Params();
   const rows = await db.all<SegmentRow>(
-    `select ${headerColumns}, entries from audit_segments where tenant_id = ${params.add(tenantId)}
-     and number in ${params.list(numbers)} order by number desc`,
-    params.values,
+    ...sql`select ${raw(headerColumns)}, entries from audit_segments where tenant_id = ${tenantId}
+     and number in ${list(numbers)} order by number desc`,
   );
   return rows.map(toStored);
 }
@@ -198,9 +196,8 @@ export async function firstSealedAt(
   time: number,
 ): Promise<number | undefined> {
   const row = await db.get<{ number: DbTime }>(
-    `select number from audit_segments where tenant_id = $1 and sealed_at >= $2
+    ...sql`select number from audit_segments where tenant_id = ${tenantId} and sealed_at >= ${Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)}
      order by sealed_at, number limit 1`,
-    [tenantId, Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)],
   );
   return row && Number(row.number);
 }

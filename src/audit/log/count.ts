@@ -2,6 +2,7 @@
  * Counts the entries of one log by result and time interval. The index tells which entries match. A segment whose times
  * are within one interval is not decompressed.
  */
+import { sql } from '../../db/statement.ts';
 import type { Entry, LogEntry } from '../../domain/audit.ts';
 import { type Intervals, intervalsBetween } from '../../domain/intervals.ts';
 import type { Steps } from '../../domain/steps.ts';
@@ -126,9 +127,12 @@ async function readPending(db: Reader, tenantId: string, max: number) {
 
 /** Whether a pending entry that is older than `id` may match. */
 async function isOlderPending(db: Reader, tenantId: string, id: string, { from, to }: AuditFilter) {
-  const sql = `select 1 as one from audit_pending
-    where tenant_id = $1 and id < $2 and at >= $3 and at < $4 limit 1`;
-  return (await db.get(sql, [tenantId, id, from ?? 0, to ?? Number.MAX_SAFE_INTEGER])) !== undefined;
+  return (
+    (await db.get(
+      ...sql`select 1 as one from audit_pending
+    where tenant_id = ${tenantId} and id < ${id} and at >= ${from ?? 0} and at < ${to ?? Number.MAX_SAFE_INTEGER} limit 1`,
+    )) !== undefined
+  );
 }
 
 /** Calls `add` for each entry that matches. */

@@ -1,8 +1,9 @@
 /** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
 
 import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
-import { target } from '../../db/statement.ts';
+import { clause, raw, sql, target } from '../../db/statement.ts';
 import { Failure, fail } from '../../domain/error.ts';
+import { nilTenant } from '../../domain/key.ts';
 import { type NewEntry, systemTenant } from '../records.ts';
 import { type AuditDb, type Chain, type ChainRow, chainColumns, toChain } from './chain.ts';
 import { type AuditEntry, format, macOf, newEntryId } from './entry.ts';
@@ -42,14 +43,14 @@ async function insertPending(tx: Queries, rows: readonly PendingInsert[]): Promi
  * it.
  */
 async function insertChanges(tx: Queries, rows: readonly PendingInsert[]): Promise<void> {
-  const sql = `select 1 as one from data_keys where tenant_id = $1 and frozen = 0 ${rowLock(tx, 'for key share')}`;
   // On SQLite, changes of several tenants share a transaction. Elsewhere, one tenant and the system do.
   const tenants = Map.groupBy(rows, ({ tenant_id }) => tenant_id);
   const system = tenants.get(systemTenant) ?? [];
   if (tenants.size === 0 || system.length === rows.length) return insertPending(tx, rows);
   tenants.delete(systemTenant);
   for (const [at, [tenant, some]] of [...tenants].entries()) {
-    const onlyIf = { sql, params: [tenant] };
+    const onlyIf = sql`select 1 as one from data_keys
+      where tenant_id = ${tenant} and frozen = 0 ${rowLock(tx, 'for key share')}`;
     if (!(await tx.insert(pending, at === 0 ? [...some, ...system] : some, onlyIf)))
       throw await closed(tx, tenant);
   }
@@ -57,7 +58,9 @@ async function insertChanges(tx: Queries, rows: readonly PendingInsert[]): Promi
 
 /** The tenant was deleted after the caller was authenticated. Otherwise it moves, or its data key could not be stored. */
 async function closed(tx: Queries, tenant: string): Promise<Failure> {
-  const exists = await tx.get('select 1 as one from tenants where id = $1 and deleted_at is null', [tenant]);
+  const exists = await tx.get(
+    ...sql`select 1 as one from tenants where id = ${tenant} and deleted_at is null`,
+  );
   return exists ? fail('unavailable', { expected: true }) : fail('unauthenticated');
 }
 
@@ -115,11 +118,10 @@ export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): P
   const entries: PendingEntry[] = [];
   let bytes = 0;
   const isFull = () => entries.length === maxEntries || bytes >= maxBytes;
-  for (let after: string[] = []; ; after = entries.slice(-1).map(({ id }) => id)) {
+  for (let after: string | undefined; ; after = entries.at(-1)?.id) {
     const rows = await db.all<PendingRow>(
-      `select id, at, format, mac, entry from audit_pending where tenant_id = $1
-       ${after.length > 0 ? 'and id > $2' : ''} order by id limit ${pageSize}`,
-      [tenantId, ...after],
+      ...sql`select id, at, format, mac, entry from audit_pending where tenant_id = ${tenantId}
+       ${after !== undefined && clause`and id > ${after}`} order by id limit ${raw(`${pageSize}`)}`,
     );
     for (const row of rows) {
       if (isFull() || row.format !== (entries[0] ?? row).format) return { entries, isFull: true };
@@ -149,12 +151,10 @@ export async function newestPending(
 ): Promise<PendingPage | undefined> {
   type Row = PendingRow & { [K in (typeof chainColumns)[number] as `c_${K}`]: ChainRow[K] | null };
   const columns = chainColumns.map((name) => `c.${name} as c_${name}`).join(', ');
-  const [where, values] = upTo === undefined ? ['', []] : ['and p.id <= $3', [upTo]];
   const rows = await db.all<Row>(
-    `select p.id, p.at, p.format, p.mac, p.entry, ${columns}
+    ...sql`select p.id, p.at, p.format, p.mac, p.entry, ${raw(columns)}
      from audit_pending p left join audit_chains c on c.tenant_id = p.tenant_id
-     where p.tenant_id = $1 ${where} order by p.id desc limit $2`,
-    [tenantId, limit, ...values],
+     where p.tenant_id = ${tenantId} ${upTo !== undefined && clause`and p.id <= ${upTo}`} order by p.id desc limit ${limit}`,
   );
   const [row] = rows;
   if (!row) return undefined;
@@ -175,26 +175,29 @@ const tenantsPerStatement = { one: 100, cluster: 1000 };
 export async function* tenantsIn(db: Pick<Db, 'all' | 'isDistributed'>): AsyncGenerator<string> {
   const isDistributed = await db.isDistributed?.();
   const limit = tenantsPerStatement[isDistributed ? 'cluster' : 'one'];
-  const rows = (after: string) =>
-    `from audit_pending ${after && `where tenant_id > ${after}`} order by tenant_id limit`;
-  for (let after: string[] | undefined = []; after !== undefined; ) {
-    const first = rows(after.length > 0 ? '$2' : '');
+  for (let after: string | undefined = nilTenant; after !== undefined; ) {
+    const isFirst = after === nilTenant;
+    const first = clause`from audit_pending where tenant_id ${raw(isFirst ? '>=' : '>')} ${after} order by tenant_id limit`;
     const found: { readonly tenant_id: string }[] = await db.all(
-      isDistributed
-        ? `select distinct tenant_id ${first} $1`
-        : `with recursive found (tenant_id) as (
+      ...(isDistributed
+        ? sql`select distinct tenant_id ${first} ${limit}`
+        : sql`with recursive found (tenant_id) as (
              select * from (select tenant_id ${first} 1) as first_one union all
-             select (select tenant_id ${rows('found.tenant_id')} 1) from found where found.tenant_id is not null
-           ) select tenant_id from found where tenant_id is not null limit $1`,
-      [limit, ...after],
+             select (select tenant_id from audit_pending where tenant_id > found.tenant_id order by tenant_id limit 1)
+               from found where found.tenant_id is not null
+           ) select tenant_id from found where tenant_id is not null limit ${limit}`),
     );
     for (const { tenant_id } of found) yield tenant_id;
-    const last = found[limit - 1];
-    after = last && [last.tenant_id];
+    after = found[limit - 1]?.tenant_id;
   }
 }
 
 export async function countPending(db: Pick<Queries, 'get'>, max: number): Promise<number> {
-  const sql = `select count(*) as count from (select 1 as one from audit_pending limit $1) as pending`;
-  return Number((await db.get<{ count: DbTime }>(sql, [max]))?.count);
+  return Number(
+    (
+      await db.get<{ count: DbTime }>(
+        ...sql`select count(*) as count from (select 1 as one from audit_pending limit ${max}) as pending`,
+      )
+    )?.count,
+  );
 }

@@ -5,7 +5,7 @@
 
 import { type Queries, rowLock } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
-import { Params } from '../../db/sql.ts';
+import { list, sql } from '../../db/statement.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import { DamagedChain } from '../errors.ts';
@@ -272,10 +272,6 @@ function parse(text: string): Entry | undefined {
   }
 }
 
-/** Changes nothing if another node has extended the chain. */
-const extendChain = `update audit_chains set number = $4, seq = $5, hash = $6, sealed_at = $7, max_delay = $8
-  where tenant_id = $1 and number = $2 and hash = $3`;
-
 /** Throws `StaleSegment` if the segment must be prepared again. */
 async function commit(
   tx: Queries,
@@ -286,13 +282,15 @@ async function commit(
   const { tenantId, number, last, sealed_at, max_delay } = segment;
   if (before.number === 0) await insertChain(tx, tenantId);
   if (lock === 'for update skip locked' && !(await chainOf(tx, tenantId, rowLock(db, lock)))) return 'locked';
-  const end = [bytesOf(hashOf(segment)), sealed_at, max_delay];
-  const pending = new Params();
-  const deletePending = `delete from audit_pending where tenant_id = ${pending.add(tenantId)} and id in ${pending.list(ids)}`;
   // Sent together, to save round trips.
   const [extended, deleted, inserted] = await Promise.all([
-    tx.run(extendChain, [tenantId, before.number, bytesOf(before.hash), number, last, ...end]),
-    tx.run(deletePending, pending.values),
+    // Changes nothing if another node has extended the chain.
+    tx.run(
+      ...sql`update audit_chains set number = ${number}, seq = ${last}, hash = ${bytesOf(hashOf(segment))},
+        sealed_at = ${sealed_at}, max_delay = ${max_delay}
+        where tenant_id = ${tenantId} and number = ${before.number} and hash = ${bytesOf(before.hash)}`,
+    ),
+    tx.run(...sql`delete from audit_pending where tenant_id = ${tenantId} and id in ${list(ids)}`),
     tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
     insertIndex(tx, segment, index),
   ]);
@@ -301,11 +299,11 @@ async function commit(
 }
 
 async function insertChain(tx: Queries, tenantId: string): Promise<void> {
+  const hash = bytesOf(genesis.hash);
   await tx.run(
-    `insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+    ...sql`insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
        recorded_number, recorded_at)
-     values ($1, 0, 0, $2, 0, 0, 0, 0, $2, 0, 0) on conflict (tenant_id) do nothing`,
-    [tenantId, bytesOf(genesis.hash)],
+     values (${tenantId}, 0, 0, ${hash}, 0, 0, 0, 0, ${hash}, 0, 0) on conflict (tenant_id) do nothing`,
   );
 }
 

@@ -5,8 +5,7 @@
  */
 
 import type { Db, DbTime, Queries } from '../../db/db.ts';
-import { Params } from '../../db/sql.ts';
-import { target } from '../../db/statement.ts';
+import { clause, list, raw, sql, target } from '../../db/statement.ts';
 import type { Entry } from '../../domain/audit.ts';
 import { canonicalContainer } from '../../domain/rule.ts';
 import type { Steps } from '../../domain/steps.ts';
@@ -179,12 +178,14 @@ export async function insertIndex(tx: Queries, { tenantId, number }: Key, index:
   await tx.insert(stored, rows);
 }
 
-/** The rows of the segment $2 of the tenant $1 with the terms in the JSON list $3. */
-const rowsOfSegment = {
-  sqlite: 'audit_index where tenant_id = $1 and number = $2 and term in (select value from json_each($3))',
-  postgres: `audit_index where tenant_id = $1 and number = $2
-    and term = any(cast(translate($3, '[]', '{}') as integer[]))`,
+/** The values of a JSON list of terms. */
+const listed = {
+  sqlite: (terms: string) => clause`in (select value from json_each(${terms}))`,
+  postgres: (terms: string) => clause`= any(cast(translate(${terms}, '[]', '{}') as integer[]))`,
 };
+/** The rows of a segment with some terms. */
+const rowsOfSegment = (dialect: keyof typeof listed, { tenantId, number }: Key, terms: Int32Array) =>
+  clause`audit_index where tenant_id = ${tenantId} and number = ${number} and term ${listed[dialect](`[${terms}]`)}`;
 
 /** Packs the rows of a segment as `packIndex` does. */
 const packed = {
@@ -197,14 +198,13 @@ type Key = Pick<SegmentHeader, 'tenantId' | 'number'>;
 /** Whether the stored rows of the segment are its index. `terms` are those of its entries. */
 export async function isIndexed(
   { dialect, get }: Pick<Db, 'get' | 'dialect'>,
-  { tenantId, number, index }: Pick<SegmentHeader, 'tenantId' | 'number' | 'index'>,
+  segment: Pick<SegmentHeader, 'tenantId' | 'number' | 'index'>,
   terms: Int32Array,
 ): Promise<boolean> {
   const row = await get<{ packed: Uint8Array | null }>(
-    `select ${packed[dialect]} as packed from ${rowsOfSegment[dialect]}`,
-    [tenantId, number, `[${terms}]`],
+    ...sql`select ${raw(packed[dialect])} as packed from ${rowsOfSegment(dialect, segment, terms)}`,
   );
-  return sha256(row?.packed ?? '') === index;
+  return sha256(row?.packed ?? '') === segment.index;
 }
 
 /** Callers choose texts with equal hashes, so a range can have many more rows than others. Then it is halved. */
@@ -219,11 +219,10 @@ export async function* storedIndex(
   max = maxRows,
 ): AsyncGenerator<{ readonly number: DbTime; readonly packed: Uint8Array }> {
   const found = await db.all<{ number: DbTime; packed: Uint8Array; count: DbTime }>(
-    `select number, count(*) as count, ${packed[db.dialect]} as packed from (
-       select number, term, offsets from audit_index where tenant_id = $1
-       and term >= $2 and term <= $3 and number >= $4 and number <= $5 limit ${max}
+    ...sql`select number, count(*) as count, ${raw(packed[db.dialect])} as packed from (
+       select number, term, offsets from audit_index where tenant_id = ${tenantId}
+       and term >= ${terms.first} and term <= ${terms.last} and number >= ${numbers.first} and number <= ${numbers.last} limit ${max}
      ) as found group by number`,
-    [tenantId, terms.first, terms.last, numbers.first, numbers.last],
   );
   const isCut = found.reduce((sum, { count }) => sum + Number(count), 0) === max;
   if (!isCut || terms.first === terms.last) return yield* found;
@@ -233,8 +232,8 @@ export async function* storedIndex(
 }
 
 /** Deletes the rows of a segment. */
-export async function deleteIndex(tx: Queries, { tenantId, number }: Key, index: Uint8Array): Promise<void> {
-  await tx.run(`delete from ${rowsOfSegment[tx.dialect]}`, [tenantId, number, `[${termsIn(index)}]`]);
+export async function deleteIndex(tx: Queries, segment: Key, index: Uint8Array): Promise<void> {
+  await tx.run(...sql`delete from ${rowsOfSegment(tx.dialect, segment, termsIn(index))}`);
 }
 
 /** The entries of a segment that have some terms. */
@@ -254,9 +253,8 @@ export async function segmentsWith(
   limit: number,
 ): Promise<Hits[]> {
   const rows = await db.all<HitRow>(
-    `select number, offsets from audit_index where tenant_id = $1 and term = $2 and number >= $3 and number <= $4
-     order by number ${order} limit $5`,
-    [tenantId, term, first, last, limit],
+    ...sql`select number, offsets from audit_index where tenant_id = ${tenantId} and term = ${term} and number >= ${first} and number <= ${last}
+     order by number ${raw(order)} limit ${limit}`,
   );
   return compute(db, hitsOf(rows));
 }
@@ -309,11 +307,9 @@ export async function hitsAt(
   term: number,
   hits: readonly Pick<Hits, 'number'>[],
 ): Promise<Hits[]> {
-  const params = new Params();
   const rows = await db.all<HitRow>(
-    `select number, offsets from audit_index where tenant_id = ${params.add(tenantId)}
-     and term = ${params.add(term)} and number in ${params.list(hits.map(({ number }) => number))}`,
-    params.values,
+    ...sql`select number, offsets from audit_index where tenant_id = ${tenantId}
+     and term = ${term} and number in ${list(hits.map(({ number }) => number))}`,
   );
   return compute(db, hitsOf(rows));
 }

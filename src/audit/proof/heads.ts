@@ -7,6 +7,7 @@
 import type { DbTime, Queries } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
 import { databaseTime } from '../../db/sql.ts';
+import { raw, sql } from '../../db/statement.ts';
 import { byOperator, headsOperation } from '../../domain/audit.ts';
 import type { AuditDb } from '../log/chain.ts';
 import { sameBytes, valuesMac } from '../log/entry.ts';
@@ -41,9 +42,10 @@ export async function recordHeads({ db, keys }: AuditDb, write: EntryWriter, all
   const chainKeys = await keys();
   const now = await databaseTime(db);
   const isDistributed = await db.isDistributed?.();
-  const sql = `select ${columns} from audit_chains where tenant_id > $1 order by tenant_id limit $2`;
   for (let last: string | undefined = systemTenant; last !== undefined; ) {
-    const page: HeadRow[] = await db.all<HeadRow>(sql, [last, pageSize]);
+    const page: HeadRow[] = await db.all<HeadRow>(
+      ...sql`select ${raw(columns)} from audit_chains where tenant_id > ${last} order by tenant_id limit ${pageSize}`,
+    );
     const due = page.filter((row) => isUnrecorded(chainKeys, row, all ? now : now - interval, now));
     for (let from = 0; from < due.length; from += maxHeads) {
       const some = due.slice(from, from + maxHeads);
@@ -87,12 +89,12 @@ async function markRecorded(
   now: number,
   rows: readonly HeadRow[],
 ): Promise<void> {
-  const sql =
-    'update audit_chains set recorded_number = $4, recorded_at = $2, recorded_mac = $3 where tenant_id = $1';
   await Promise.all(
     rows.map(({ tenant_id, number }) => {
       const mac = recordedMac(keys, tenant_id, Number(number), now);
-      return tx.run(sql, [tenant_id, now, mac, Number(number)]);
+      return tx.run(
+        ...sql`update audit_chains set recorded_number = ${Number(number)}, recorded_at = ${now}, recorded_mac = ${mac} where tenant_id = ${tenant_id}`,
+      );
     }),
   );
 }

@@ -6,6 +6,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Db, rowLock } from '../../db/db.ts';
 import { databaseTime } from '../../db/sql.ts';
+import { sql } from '../../db/statement.ts';
 import { byOperator } from '../../domain/audit.ts';
 import { type Age, timeOfAge } from '../../domain/duration.ts';
 import { inTurns } from '../../domain/steps.ts';
@@ -182,15 +183,15 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
   return db.transaction(async (tx) => {
     const now = await chainOf(tx, tenantId, rowLock(db, 'for update'));
     if (now?.base.number !== chain.base.number) return true;
-    await tx.run('delete from audit_segments where tenant_id = $1 and number = $2', [tenantId, number]);
+    await tx.run(...sql`delete from audit_segments where tenant_id = ${tenantId} and number = ${number}`);
     await deleteIndex(tx, segment, index);
-    await tx.run(moveBase, [tenantId, number, segment.last, bytesOf(position.hash)]);
+    await tx.run(
+      ...sql`update audit_chains set base_number = ${number}, base_seq = ${segment.last},
+        base_hash = ${bytesOf(position.hash)} where tenant_id = ${tenantId}`,
+    );
     return true;
   });
 }
-
-const moveBase =
-  'update audit_chains set base_number = $2, base_seq = $3, base_hash = $4 where tenant_id = $1';
 
 export interface Retention {
   /** The age at which delivered entries are deleted. */

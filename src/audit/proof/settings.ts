@@ -1,6 +1,8 @@
 /** Compares the times when reads were not recorded, which are in a table, with the log. */
+
 import type { Db, DbTime } from '../../db/db.ts';
 import { databaseTime } from '../../db/sql.ts';
+import { sql } from '../../db/statement.ts';
 import { readsOperation, readsSetting } from '../../domain/audit.ts';
 import { timestamp } from '../../domain/common-fields.ts';
 import { systemTenant } from '../records.ts';
@@ -26,23 +28,22 @@ export async function settingDifferences(
   // If several changes have the same time, the last one counts.
   const logged = new Map(changes.map(({ at, value }) => [at, value]));
   const rows = await db.all<{ at: DbTime; value: string }>(
-    'select at, value from setting_changes where name = $1 order by at',
-    [readsSetting],
+    ...sql`select at, value from setting_changes where name = ${readsSetting} order by at`,
   );
   const stored = new Map(rows.map(({ at, value }) => [Number(at), value]));
   const pending = new Set(
-    (await db.all<{ at: DbTime }>('select at from audit_pending where tenant_id = $1', [systemTenant])).map(
-      ({ at }) => Number(at),
-    ),
+    (
+      await db.all<{ at: DbTime }>(...sql`select at from audit_pending where tenant_id = ${systemTenant}`)
+    ).map(({ at }) => Number(at)),
   );
   const newest = Math.max(...logged.keys());
   const missing = [...logged].filter(([at, value]) => stored.get(at) !== value);
   const now = await databaseTime(db);
   const isAdded = (at: number) => !logged.has(at) && !pending.has(at) && at < now - maxUnsealed;
   const added = [...stored].filter(([at]) => isComplete && isAdded(at));
-  const current = await db.get<{ value: string }>('select value from settings where name = $1', [
-    readsSetting,
-  ]);
+  const current = await db.get<{ value: string }>(
+    ...sql`select value from settings where name = ${readsSetting}`,
+  );
   const isNewer = [...stored.keys(), ...pending].some((at) => at > newest);
   const change = ([at, value]: [number, string]) => `SALLYPORT_AUDIT_READS=${value} of ${timestamp(at)}`;
   return [

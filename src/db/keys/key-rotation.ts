@@ -7,6 +7,7 @@
 
 import type { Db, Queries } from '../db.ts';
 import { everyTenant } from '../sql.ts';
+import { raw, sql } from '../statement.ts';
 import type { MasterKey } from './cipher.ts';
 import {
   chainSlot,
@@ -60,12 +61,11 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
  */
 async function rewrapSome(tx: Queries, find: MasterKeys['find']): Promise<number> {
   const to = mustFind(find, await lockCurrentMaster(tx));
-  const chain = await tx.all<WrappedKey>('select wrapped, master_id from audit_key where master_id <> $1', [
-    to.id,
-  ]);
+  const chain = await tx.all<WrappedKey>(
+    ...sql`select wrapped, master_id from audit_key where master_id <> ${to.id}`,
+  );
   const tenants = await tx.all<WrappedKey & { tenant_id: string }>(
-    everyTenant('select tenant_id, wrapped, master_id from data_keys where master_id <> $1 limit $2'),
-    [to.id, batch],
+    ...sql`select tenant_id, wrapped, master_id from data_keys where master_id <> ${to.id} limit ${batch} ${everyTenant}`,
   );
   const found: [Slot, WrappedKey][] = [
     ...chain.map((row): [Slot, WrappedKey] => [chainSlot, row]),
@@ -73,11 +73,9 @@ async function rewrapSome(tx: Queries, find: MasterKeys['find']): Promise<number
   ];
   for (const [slot, row] of found) {
     const key = unwrapKey(slot, row, mustFind(find, row.master_id));
-    await tx.run(`update ${slot.table} set wrapped = $2, master_id = $3 where ${slot.column} = $1`, [
-      slot.value,
-      wrapKey(slot, key, to),
-      to.id,
-    ]);
+    await tx.run(
+      ...sql`update ${raw(slot.table)} set wrapped = ${wrapKey(slot, key, to)}, master_id = ${to.id} where ${raw(slot.column)} = ${slot.value}`,
+    );
   }
   return found.length;
 }

@@ -2,11 +2,13 @@
  * The data key of each tenant and the keys of the audit chain, wrapped by a master key. Unwrapped keys are cached in
  * memory; they never change.
  */
+
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { fail } from '../../domain/error.ts';
 import { type Db, type Queries, rowLock } from '../db.ts';
 import { WorkerUnreachable } from '../postgres/postgres-errors.ts';
 import { everyTenant } from '../sql.ts';
+import { none, raw, sql } from '../statement.ts';
 import { decrypt, encrypt, type MasterKey } from './cipher.ts';
 
 /** The configured master keys. A new database is bound to the first one. All of them can unwrap keys. */
@@ -95,8 +97,8 @@ export function missingReason(masters: Pick<MasterKeys, 'missingReason'>): strin
   return masters.missingReason?.() ?? 'which was not given';
 }
 
-export async function currentMaster(tx: Queries, lock = ''): Promise<string> {
-  const row = await tx.get<{ id: string }>(`select id from master_key where one = 1 ${lock}`);
+export async function currentMaster(tx: Queries, lock = none): Promise<string> {
+  const row = await tx.get<{ id: string }>(...sql`select id from master_key where one = 1 ${lock}`);
   return row?.id as string;
 }
 
@@ -108,18 +110,16 @@ export function lockCurrentMaster(tx: Queries): Promise<string> {
 /** The ids of all master keys that are needed to unwrap something. */
 export async function mastersInUse(tx: Queries): Promise<string[]> {
   const rows = await tx.all<{ id: string }>(
-    everyTenant(
-      'select id from master_key union select master_id from data_keys union select master_id from audit_key',
-    ),
+    ...sql`select id from master_key union select master_id from data_keys
+      union select master_id from audit_key ${everyTenant}`,
   );
   return rows.map(({ id }) => id);
 }
 
 export async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<void> {
   await tx.run(
-    `insert into master_key (one, id, proof) values (1, $1, $2)
+    ...sql`insert into master_key (one, id, proof) values (1, ${id}, ${encrypt(bytes, proof.context, proof.text)})
      on conflict (one) do update set id = excluded.id, proof = excluded.proof`,
-    [id, encrypt(bytes, proof.context, proof.text)],
   );
 }
 
@@ -189,8 +189,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
 
   async function stored(slot: Slot): Promise<Uint8Array | undefined> {
     const row = await db.get<WrappedKey>(
-      `select wrapped, master_id from ${slot.table} where ${slot.column} = $1`,
-      [slot.value],
+      ...sql`select wrapped, master_id from ${raw(slot.table)} where ${raw(slot.column)} = ${slot.value}`,
     );
     const master = row && masters.find(row.master_id);
     return master && unwrapKey(slot, row, master);
@@ -205,8 +204,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       const master = masters.find(await lockCurrentMaster(tx));
       if (!master) return undefined;
       const inserted = await tx.run(
-        `insert into ${slot.table} (${slot.column}, wrapped, master_id) values ($1, $2, $3) on conflict do nothing`,
-        [slot.value, wrapKey(slot, key, master), master.id],
+        ...sql`insert into ${raw(slot.table)} (${raw(slot.column)}, wrapped, master_id) values (${slot.value}, ${wrapKey(slot, key, master)}, ${master.id}) on conflict do nothing`,
       );
       return inserted > 0 ? key : undefined;
     });
@@ -238,7 +236,9 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     forget: async () => {
       const cached = [...cache.keys()];
       if (cached.length === 0) return;
-      const rows = await db.all<{ tenant_id: string }>(everyTenant('select tenant_id from data_keys'));
+      const rows = await db.all<{ tenant_id: string }>(
+        ...sql`select tenant_id from data_keys ${everyTenant}`,
+      );
       const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
       for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },

@@ -440,15 +440,15 @@ function queries(session: Session): Queries {
     returning: all,
     insert: async (target, rows, onlyIf) => {
       if (citus) {
-        const inserting = insertValues(target, rows).map(({ sql, params }) => all(sql, params));
+        const inserting = insertValues(target, rows).map((bound) => all(...bound));
         // In the order in which they are sent: if the first one fails, the others say only that the transaction failed.
-        const found = onlyIf && all(onlyIf.sql, onlyIf.params);
+        const found = onlyIf && all(...onlyIf);
         const results = await Promise.all([...inserting, ...(found ? [found] : [])]);
         if (found && results.pop()?.count === 0) return 0;
         return results.reduce((sum, { count }) => sum + count, 0);
       }
       if (rows.length === 0) return 0;
-      const { sql = '', params = [] } = onlyIf ?? {};
+      const [sql = '', params = []] = onlyIf ?? [];
       const text = target.fromJson(`$${params.length + 1}`, onlyIf && `where exists (${sql})`);
       return (await all(text, [...params, rowsToJson(rows)])).count;
     },
@@ -465,7 +465,7 @@ function queries(session: Session): Queries {
 async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
   const { on, pool, clock } = session;
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
-  const text = sql.replace(/:now\b/g, now);
+  const text = sql.replaceAll(':now', now);
   const values = clock !== undefined && text.includes(now) ? [...params, clock()] : [...params];
   try {
     return (await on.unsafe(text, values)) as Result<R>;

@@ -290,7 +290,7 @@ function prepared(
     if (cached) return cached;
     if (statements.size >= maxPrepared || text + sql.length > maxPreparedText) clear();
     text += sql.length;
-    const prepared = { statement: db.prepare(translate(sql)), clock: /:now\b/.test(sql) };
+    const prepared = { statement: db.prepare(translate(sql)), clock: sql.includes(':now') };
     statements.set(sql, prepared);
     return prepared;
   }
@@ -324,7 +324,7 @@ function prepared(
     run: change,
     returning: all,
     insert: (target, rows, onlyIf) => {
-      if (onlyIf && !get(onlyIf.sql, onlyIf.params)) return 0;
+      if (onlyIf && !get(...onlyIf)) return 0;
       let inserted = 0;
       for (const row of rows) inserted += change(target.one, Object.values(row));
       return inserted;
@@ -344,7 +344,7 @@ type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
 /** `$1` becomes `?1`. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {
   const last = Math.max(0, ...Array.from(sql.matchAll(/\$(\d+)/g), (match) => Number(match[1])));
-  return sql.replace(/\$(\d+)/g, '?$1').replace(/:now\b/g, `?${last + 1}`);
+  return sql.replace(/\$(\d+)/g, '?$1').replaceAll(':now', `?${last + 1}`);
 }
 
 const outOfReach = /^SQLITE_(BUSY|LOCKED|FULL|IOERR|CANTOPEN|READONLY|CORRUPT|NOTADB|NOMEM|PROTOCOL)/;

@@ -1,7 +1,7 @@
 /** Index ranges from which tokens are read, newest first, in bounded steps. */
 
 import type { DbTime, Executor } from '../../db/db.ts';
-import type { Value } from '../../db/statement.ts';
+import { type Clause, clause, none, type Piece, raw, sql } from '../../db/statement.ts';
 import { notExpired } from '../applications.ts';
 import type { Term } from '../token-search.ts';
 
@@ -39,58 +39,59 @@ export interface Range {
   readonly values: readonly string[];
 }
 
-const kinds: Record<Kind, { table: string; where: (a: string, b: string) => string }> = {
-  all: { table: 'tokens', where: () => '' },
-  type: { table: 'tokens', where: (a) => `and r.type = ${a}` },
+const kinds: Record<Kind, { table: Clause; where: (...values: Values) => Clause }> = {
+  all: { table: raw('tokens'), where: () => none },
+  type: { table: raw('tokens'), where: (a) => clause`and r.type = ${a}` },
   container: {
-    table: 'token_containers',
-    where: (a, b) => `and r.container = ${a} and r.own = cast(${b} as integer)`,
+    table: raw('token_containers'),
+    where: (a, b) => clause`and r.container = ${a} and r.own = cast(${b} as integer)`,
   },
-  metadata: { table: 'token_metadata', where: (a) => `and r.digest = ${a}` },
+  metadata: { table: raw('token_metadata'), where: (a) => clause`and r.digest = ${a}` },
 };
 
-/** SQL for the newest entries of a range. Parameters: $1 tenant, $2 before, $3 limit, $4 from. */
-function newest(kind: Kind, a = '$5', b = '$6'): string {
+/** The newest entries of a range. */
+function newest(
+  { tenant, from }: TokenScan,
+  kind: Kind,
+  before: string,
+  limit: number,
+  values: Values,
+): Clause {
   const { table, where } = kinds[kind];
-  return `select r.seq from ${table} r where r.tenant_id = $1 ${where(a, b)} and r.seq < $2 and r.seq >= $4
-    order by r.seq desc limit $3`;
+  return clause`select r.seq from ${table} r where r.tenant_id = ${tenant} ${where(...values)}
+    and r.seq < ${before} and r.seq >= ${from} order by r.seq desc limit ${limit}`;
 }
 
 /** Reads at most `limit` entries of each range that are older than `before`. All ranges must be of the same kind. */
 export async function readRanges(
-  { db, tenant, from }: TokenScan,
+  scan: TokenScan,
   ranges: readonly Range[],
   before: string,
   limit: number,
 ): Promise<string[][]> {
   const [first] = ranges;
   if (!first) return [];
-  const query = (a: string, b: string) => newest(first.kind, a, b);
-  return readEach(db, query, valuesOf(ranges), [tenant, before, limit, from]);
+  return readEach(scan.db, (...values) => newest(scan, first.kind, before, limit, values), valuesOf(ranges));
 }
 
-/**
- * Runs a query for each list of up to three values, on PostgreSQL in one statement. `params` are the parameters before
- * the values.
- */
+/** The values of a query: up to three texts, or columns with them. */
+export type Values = readonly [a: Piece, b: Piece, c: Piece];
+const columns: Values = [raw('s.a'), raw('s.b'), raw('s.c')];
+
+/** Runs a query for each list of up to three values, on PostgreSQL in one statement. */
 export async function readEach(
   db: TokenScan['db'],
-  query: (a: string, b: string, c: string) => string,
+  query: (...values: Values) => Clause,
   lists: readonly (readonly string[])[],
-  params: readonly Value[],
 ): Promise<string[][]> {
-  if (db.isEmbedded) {
-    const [a, b, c] = [1, 2, 3].map((at) => `$${params.length + at}`) as [string, string, string];
-    const sql = query(a, b, c);
+  if (db.isEmbedded)
     return Promise.all(
-      lists.map(async (values) =>
-        (await db.all<{ seq: string }>(sql, [...params, ...values])).map(({ seq }) => seq),
+      lists.map(async ([a, b, c]) =>
+        (await db.all<{ seq: string }>(...sql`${query(a, b, c)}`)).map(({ seq }) => seq),
       ),
     );
-  }
   const rows = await db.all<{ number: number; seq: string }>(
-    `select s.number, e.seq ${forEach(params.length + 1)} cross join lateral (${query('s.a', 's.b', 's.c')}) e`,
-    [...params, toJson(lists)],
+    ...sql`select s.number, e.seq ${forEach(lists)} cross join lateral (${query(...columns)}) e`,
   );
   const seqs: string[][] = lists.map(() => []);
   for (const { number, seq } of rows) seqs[number]?.push(seq);
@@ -98,11 +99,9 @@ export async function readEach(
 }
 
 /** On PostgreSQL, a row `s` for each list of values. */
-const forEach = (param: number) =>
-  `from json_to_recordset(cast(cast($${param} as text) as json)) as s (number integer, a text, b text, c text)`;
-
-function toJson(lists: readonly (readonly string[])[]): string {
-  return JSON.stringify(lists.map(([a, b, c], number) => ({ number, a, b, c })));
+function forEach(lists: readonly (readonly string[])[]): Clause {
+  const json = JSON.stringify(lists.map(([a, b, c], number) => ({ number, a, b, c })));
+  return clause`from json_to_recordset(cast(cast(${json} as text) as json)) as s (number integer, a text, b text, c text)`;
 }
 
 function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
@@ -110,26 +109,32 @@ function valuesOf(ranges: readonly Range[]): (readonly string[])[] {
 }
 
 /** Whether a token has not expired. If the tenant has no expired token, the entries are counted without reading the tokens. */
-const unexpired = `(select 1 from tokens t where t.tenant_id = $1 and t.expires_at <= (select :now)
-    order by t.expires_at limit 1) is null
-  or (select 1 from tokens t where t.tenant_id = $1 and t.seq = e.seq and ${notExpired('t')}) = 1`;
-
-const counted = (entries: string) =>
-  `select count(*) as entries, count(case when ${unexpired} then 1 end) as count from (${entries}) e`;
+const unexpired = (tenant: string) => clause`(select 1 from tokens t
+    where t.tenant_id = ${tenant} and t.expires_at <= (select :now) order by t.expires_at limit 1) is null
+  or (select 1 from tokens t where t.tenant_id = ${tenant} and t.seq = e.seq and ${notExpired('t')}) = 1`;
 
 /** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
-export async function countRanges(
-  { db, tenant, from, to, budget: { count: limit } }: TokenScan,
-  ranges: readonly Range[],
-): Promise<number | undefined> {
+export async function countRanges(scan: TokenScan, ranges: readonly Range[]): Promise<number | undefined> {
+  const { db, tenant, to, budget } = scan;
   const [first] = ranges;
   if (!first) return 0;
-  const together = `select e.seq ${forEach(5)} cross join lateral (${newest(first.kind, 's.a', 's.b')}) e limit $3`;
-  const sql = counted(db.isEmbedded ? newest(first.kind) : together);
+  const limit = budget.count;
+  const entriesOf = (left: number, values: Values) => newest(scan, first.kind, to, left, values);
+  const together = (left: number) => clause`select e.seq ${forEach(valuesOf(ranges))}
+    cross join lateral (${entriesOf(left, columns)}) e limit ${left}`;
+  const parts = db.isEmbedded
+    ? valuesOf(ranges).map(
+        ([a, b, c]) =>
+          (left: number) =>
+            entriesOf(left, [a, b, c]),
+      )
+    : [together];
   let [entries, count] = [0, 0];
-  for (const values of db.isEmbedded ? valuesOf(ranges) : [[toJson(valuesOf(ranges))]]) {
-    const params = [tenant, to, limit + 1 - entries, from, ...values];
-    const row = await db.get<Record<'entries' | 'count', DbTime>>(sql, params);
+  for (const part of parts) {
+    const row = await db.get<Record<'entries' | 'count', DbTime>>(
+      ...sql`select count(*) as entries, count(case when ${unexpired(tenant)} then 1 end) as count
+        from (${part(limit + 1 - entries)}) e`,
+    );
     entries += Number(row?.entries);
     count += Number(row?.count);
     if (entries > limit) return undefined;

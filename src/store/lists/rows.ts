@@ -1,7 +1,7 @@
 /** Lists rows of a table by id, newest first, with a filter that the database evaluates. */
 
 import type { DbTime, Executor } from '../../db/db.ts';
-import { all, Params } from '../../db/sql.ts';
+import { all, type Clause, clause, list as listOf, Param, type Piece, raw, sql } from '../../db/statement.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import type { ListPage, ListWindow } from '../store.ts';
 import {
@@ -25,15 +25,15 @@ export interface Filtered<S, R> {
   readonly tenant: string;
   readonly ids?: readonly string[] | undefined;
   /** An index of the rows that can match: a statement that selects their ids, and the expression of the id in it. */
-  readonly index?: { readonly sql: (params: Params) => string; readonly id: string } | undefined;
+  readonly index?: { readonly sql: Clause; readonly id: string } | undefined;
   /** A condition on the alias `x`. */
-  readonly filter: (params: Params) => string;
+  readonly filter: Clause;
   /** A second condition, on columns of `x` whose values many rows have in common. A count checks it once per value. */
-  readonly common?: { readonly columns: string; readonly filter: (params: Params) => string };
+  readonly common?: { readonly columns: string; readonly filter: Clause };
   /** The columns of a row `r` of a page. */
-  readonly selected: (tenant: string) => string;
+  readonly selected: (tenant: Piece) => Clause;
   /** A condition on `r`: rows that no longer fulfil it are left out of the page. */
-  readonly valid?: string;
+  readonly valid?: Clause;
   readonly parse: (row: S) => R & { readonly id: string };
 }
 
@@ -66,11 +66,10 @@ export async function listRows<S, R>(
   window.reserve?.(rowCost * found.reduce((sum, row) => sum + bytesOf(row), 0));
   const batches = batchesOf(found, bytesOf, batchBytes);
   const read = (batch: readonly FoundRow[]) => {
-    const params = new Params();
-    const owner = params.add(list.tenant);
-    const ids = params.list(batch.map(({ seq }) => seq));
-    const where = all(`r.tenant_id = ${owner}`, `r.id in ${ids}`, list.valid);
-    return db.all<S>(`select ${list.selected(owner)} from ${list.table} r where ${where}`, params.values);
+    const owner = new Param(list.tenant);
+    const ids = listOf(batch.map(({ seq }) => seq));
+    const where = all(clause`r.tenant_id = ${owner}`, clause`r.id in ${ids}`, list.valid);
+    return db.all<S>(...sql`select ${list.selected(owner)} from ${raw(list.table)} r where ${where}`);
   };
   const rows = await readBatches(batches, -1, read, list.parse);
   return { ...page, rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)) };
@@ -124,35 +123,34 @@ interface Range {
 }
 
 function findRows(db: Database, list: List, range: Range, max: number, offset: number) {
-  const params = new Params();
   const bytes = `octet_length(r.${list.largest ?? 'rules'}) as bytes`;
-  const examined = examinedRows(list, range, params, `${bytes}, ${list.columns}`);
-  const where = all(list.filter(params), list.common?.filter(params));
-  const sql = `select x.id as seq, x.bytes from ${examined} where ${where}
-    order by x.id desc limit ${params.add(max)} offset ${params.add(offset)}`;
-  return db.all<FoundRow>(sql, params.values);
+  const examined = examinedRows(list, range, `${bytes}, ${list.columns}`);
+  return db.all<FoundRow>(
+    ...sql`select x.id as seq, x.bytes from ${examined} where ${all(list.filter, list.common?.filter)}
+      order by x.id desc limit ${max} offset ${offset}`,
+  );
 }
 
 async function countRows(db: Database, list: List, range: Range): Promise<number> {
-  const params = new Params();
-  const examined = examinedRows(list, range, params, list.columns);
+  const examined = examinedRows(list, range, list.columns);
   const { common } = list;
-  const matching = `from ${examined} where ${list.filter(params)}`;
-  const sql = common
-    ? `select sum(x.entries) as count from (select ${common.columns}, count(*) as entries ${matching}
-         group by ${common.columns}) x where ${common.filter(params)}`
-    : `select count(*) as count ${matching}`;
-  const [row] = await db.all<{ count: DbTime }>(sql, params.values);
+  const matching = clause`from ${examined} where ${list.filter}`;
+  const shared = common && raw(common.columns);
+  const statement = common
+    ? sql`select sum(x.entries) as count from (select ${shared}, count(*) as entries ${matching}
+         group by ${shared}) x where ${common.filter}`
+    : sql`select count(*) as count ${matching}`;
+  const [row] = await db.all<{ count: DbTime }>(...statement);
   return Number(row?.count ?? 0);
 }
 
 /** The id of the last of the newest `limit` rows before an id. Returns undefined if the list ends there. */
 async function endOf(db: Database, list: List, before: string, limit: number): Promise<string | undefined> {
   if (list.ids) return undefined;
-  const params = new Params();
-  const examined = examinedRows(list, { before, limit: limit + 1 }, params);
-  const sql = `select x.id from ${examined} order by x.id desc limit 2 offset ${params.add(limit - 1)}`;
-  const last = await db.all<{ id: string }>(sql, params.values);
+  const examined = examinedRows(list, { before, limit: limit + 1 });
+  const last = await db.all<{ id: string }>(
+    ...sql`select x.id from ${examined} order by x.id desc limit 2 offset ${limit - 1}`,
+  );
   return last.length > 1 ? last[0]?.id : undefined;
 }
 
@@ -160,19 +158,18 @@ async function endOf(db: Database, list: List, before: string, limit: number): P
 function examinedRows(
   { table, tenant, ids, index }: List,
   { before, last, limit }: Range,
-  params: Params,
   columns?: string,
-): string {
-  const within = (id: string) =>
-    all(`${id} < ${params.add(before)}`, last !== undefined && `${id} >= ${params.add(last)}`);
-  const newest = (id: string) =>
-    limit === undefined ? '' : `order by ${id} desc limit ${params.add(limit)}`;
+): Clause {
+  const within = (id: Clause) =>
+    all(clause`${id} < ${before}`, last !== undefined && clause`${id} >= ${last}`);
+  const newest = (id: Clause) => limit !== undefined && clause`order by ${id} desc limit ${limit}`;
+  const [own, indexed] = [raw('r.id'), index && raw(index.id)];
   const where = all(
-    `r.tenant_id = ${params.add(tenant)}`,
-    within('r.id'),
-    ids && `r.id in ${params.list(ids)}`,
-    index && `r.id in (${index.sql(params)} and ${within(index.id)} ${newest(index.id)})`,
+    clause`r.tenant_id = ${tenant}`,
+    within(own),
+    ids && clause`r.id in ${listOf(ids)}`,
+    index && indexed && clause`r.id in (${index.sql} and ${within(indexed)} ${newest(indexed)})`,
   );
   const selected = ['r.tenant_id', 'r.id', ...(columns === undefined ? [] : [columns])];
-  return `(select ${selected} from ${table} r where ${where} ${newest('r.id')}) x`;
+  return clause`(select ${raw(selected.join(', '))} from ${raw(table)} r where ${where} ${newest(own)}) x`;
 }

@@ -1,11 +1,11 @@
 /** Reads the candidates of a list in steps, newest first, from the index that has the fewest of them. */
 
-import { Params } from '../../db/sql.ts';
+import { type Clause, clause, list, type Piece, sql } from '../../db/statement.ts';
 import type { Bound, Scope } from '../../domain/scope.ts';
 import type { TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
 import { maxId } from './page.ts';
-import { type Range, readEach, readRanges, type TokenScan } from './ranges.ts';
+import { type Range, readEach, readRanges, type TokenScan, type Values } from './ranges.ts';
 
 /** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
 interface Batch {
@@ -112,10 +112,10 @@ function source(scan: TokenScan, ranges: readonly Range[], some: readonly string
 
 async function seqsOfIds(scan: TokenScan, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
-  const params = new Params();
-  const sql = `select t.seq from tokens t where t.tenant_id = ${params.add(scan.tenant)}
-    and t.id in ${params.list([...new Set(ids)])}`;
-  return (await scan.db.all<{ seq: string }>(sql, params.values)).map(({ seq }) => seq);
+  const found = await scan.db.all<{ seq: string }>(
+    ...sql`select t.seq from tokens t where t.tenant_id = ${scan.tenant} and t.id in ${list([...new Set(ids)])}`,
+  );
+  return found.map(({ seq }) => seq);
 }
 
 /**
@@ -133,8 +133,8 @@ async function seqsOfTerms(scan: TokenScan, scopes: readonly Scope[]): Promise<(
     });
     const seqs = await readFew(
       scan,
-      (digest, from, to) => `select r.seq from token_search r where r.tenant_id = $1 and r.digest = ${digest}
-        and r.container >= ${from} and r.container < ${to} limit $2`,
+      (limit, digest, from, to) => clause`select r.seq from token_search r where r.tenant_id = ${scan.tenant}
+        and r.digest = ${digest} and r.container >= ${from} and r.container < ${to} limit ${limit}`,
       bounds,
     );
     for (const [n, at] of open.entries()) {
@@ -149,19 +149,19 @@ async function seqsOfTerms(scan: TokenScan, scopes: readonly Scope[]): Promise<(
 function seqsOfPrefixes(scan: TokenScan, scopes: readonly Scope[]): Promise<(string[] | undefined)[]> {
   /** Every character of ids and containers sorts before "~". */
   const bounds = scopes.map(({ id }) => [(id as Bound).value, `${(id as Bound).value}~`]);
-  const query = (from: string, to: string) =>
-    `select t.seq from tokens t where t.tenant_id = $1 and t.id >= ${from} and t.id < ${to} limit $2`;
+  const query = (limit: number, from: Piece, to: Piece) => clause`select t.seq from tokens t
+    where t.tenant_id = ${scan.tenant} and t.id >= ${from} and t.id < ${to} limit ${limit}`;
   return readFew(scan, query, bounds);
 }
 
 /** Runs a query for each of the bounds. Undefined where it returns more rows than its part of the budget. */
 async function readFew(
-  { db, tenant, budget }: TokenScan,
-  query: Parameters<typeof readEach>[1],
+  { db, budget }: TokenScan,
+  query: (limit: number, ...values: Values) => Clause,
   bounds: readonly (readonly string[])[],
 ): Promise<(string[] | undefined)[]> {
   if (bounds.length === 0) return [];
   const limit = Math.max(1, Math.floor(budget.scan / bounds.length));
-  const found = await readEach(db, query, bounds, [tenant, limit]);
+  const found = await readEach(db, (...values) => query(limit, ...values), bounds);
   return found.map((seqs) => (seqs.length < limit ? seqs : undefined));
 }

@@ -5,7 +5,7 @@
  */
 
 import type { Queries } from '../../db/db.ts';
-import { all, Params, padded } from '../../db/sql.ts';
+import { all, type Clause, clause, list as listOf, Param, padded, sql } from '../../db/statement.ts';
 import { firstIdAt } from '../../domain/key.ts';
 import type { Allowed } from '../../domain/policy.ts';
 import type { Transform } from '../../domain/rule.ts';
@@ -155,25 +155,25 @@ async function candidatesOf(
   filter: TokenFilter,
 ): Promise<Candidate[]> {
   if (seqs.length === 0) return [];
-  const params = new Params();
-  const owner = params.add(tenant);
+  const owner = new Param(tenant);
   const pairs = pairsOf(filter).map(
-    (entry) => `(select 1 from token_metadata p where p.tenant_id = ${owner}
-      and p.digest = ${params.add(metadataDigest(entry))} and p.seq = t.seq) = 1`,
+    (entry) => clause`(select 1 from token_metadata p where p.tenant_id = ${owner}
+      and p.digest = ${metadataDigest(entry)} and p.seq = t.seq) = 1`,
   );
   const where = all(
-    `t.tenant_id = ${owner}`,
-    `t.seq in ${params.list(seqs)}`,
+    clause`t.tenant_id = ${owner}`,
+    clause`t.seq in ${listOf(seqs)}`,
     notExpired('t'),
-    filter.type !== undefined && `t.type = ${params.add(filter.type)}`,
+    filter.type !== undefined && clause`t.type = ${filter.type}`,
     ...pairs,
-    ...terms.map((term) => hasTerm(params, owner, term)),
+    ...terms.map((term) => hasTerm(owner, term)),
   );
-  const sql = `select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
-      coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
-        + coalesce(octet_length(t.metadata), 0) as rest
-    from tokens t where ${where} order by t.seq desc`;
-  return db.all<Candidate>(sql, params.values);
+  return db.all<Candidate>(
+    ...sql`select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
+        coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
+          + coalesce(octet_length(t.metadata), 0) as rest
+      from tokens t where ${where} order by t.seq desc`,
+  );
 }
 
 const maxPageBytes = 8 * 1024 * 1024;
@@ -202,10 +202,10 @@ function bytesToRead({ verdict: { transform }, data, masked }: VisibleToken): nu
 }
 
 /** Each transform reads only the ciphertext that it shows. */
-const selections: Record<Transform, { sql: string; part?: Part }> = {
-  reveal: { sql: `select ${columns}, c.data as ciphertext from ${withContents()}`, part: 'data' },
-  mask: { sql: `select ${columns}, c.masked as ciphertext from ${withContents()}`, part: 'masked' },
-  redact: { sql: `select ${columns}, null as ciphertext from tokens t` },
+const selections: Record<Transform, { rows: Clause; part?: Part }> = {
+  reveal: { rows: clause`select ${columns}, c.data as ciphertext from ${withContents()}`, part: 'data' },
+  mask: { rows: clause`select ${columns}, c.masked as ciphertext from ${withContents()}`, part: 'masked' },
+  redact: { rows: clause`select ${columns}, null as ciphertext from tokens t` },
 };
 
 /** Reads the tokens that were found, as their verdicts show them. A token that was moved since is decided about again. */
@@ -223,13 +223,10 @@ async function readTokens(
   const batches = [...byTransform.values()].flatMap((some) => batchesOf(some, bytesToRead, batchBytes));
 
   function read(batch: readonly VisibleToken[]) {
-    const params = new Params();
-    const seqs = params.list(batch.map(({ seq }) => seq));
-    const where = `t.tenant_id = ${params.add(tenant)} and t.seq in ${seqs} and ${notExpired('t')}`;
     const [{ verdict }] = batch as [VisibleToken];
     return db.all<TokenRow & { ciphertext: Uint8Array | null }>(
-      `${selections[verdict.transform].sql} where ${where}`,
-      params.values,
+      ...sql`${selections[verdict.transform].rows}
+        where t.tenant_id = ${tenant} and t.seq in ${listOf(batch.map(({ seq }) => seq))} and ${notExpired('t')}`,
     );
   }
 
