@@ -265,6 +265,8 @@ describe('each side effect is confined to few files:', () => {
     const mayHaveIt = /^src\/(?:db|store|audit)\//;
     expect(sources.filter((path) => mayHaveIt.test(path)).flatMap(sql).length).toBeGreaterThan(200);
     expect(sources.filter((path) => !mayHaveIt.test(path)).flatMap(sql)).toEqual([]);
+    const numbered = (path: string) => sql(path).filter((each) => /\$\d/.test(each));
+    expect(sources.filter((path) => !path.startsWith('src/db/')).flatMap(numbered)).toEqual([]);
   });
 
   test('randomness', () => {

@@ -1,6 +1,6 @@
 /**
  * The interface to SQLite and PostgreSQL. SQL is written once, in PostgreSQL's dialect:
- * - `$1`, `$2` … are parameters; times are milliseconds, ids text, digests bytes, lists JSON text;
+ * - values are parameters, see `sql`; times are milliseconds, ids text, digests bytes, lists JSON text;
  * - `:now` is the current time: of the machine for SQLite, of the database server for PostgreSQL.
  */
 
