@@ -22,8 +22,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/applications.ts',
-        from: '\n  where a.tenant_id = $1 and a.id = $2 and',
-        to: "\n  where $1 <> '' and a.id = $2 and",
+        from: 'where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid}',
+        to: "where ${tenant} <> '' and a.id = ${id} and ${ownIsValid}",
       },
     ],
   },
@@ -34,8 +34,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/sessions.ts',
-        from: 'byNonce(p)} and sessions.authorized_at is null and',
-        to: 'byNonce(p)} and',
+        from: 'byNonce(owner, nonce)} and sessions.authorized_at is null and',
+        to: 'byNonce(owner, nonce)} and',
       },
       {
         file: 'src/store/sessions.ts',
@@ -56,8 +56,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/key-rows.ts',
-        from: '  return (await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin])) > 0;',
-        to: "  const used = 'select 1 as one from used_jwts where tenant_id = $1 and digest = $2';\n  if (await tx.get(used, [tenant, digest])) return false;\n  await tx.run(sql, [tenant, digest, expiresAt + usedJwtMargin]);\n  return true;",
+        from: '  return (await tx.run(...spending)) > 0;',
+        to: '  const used = sql`select 1 as one from used_jwts where tenant_id = ${tenant} and digest = ${digest}`;\n  if (await tx.get(...used)) return false;\n  await tx.run(...spending);\n  return true;',
       },
     ],
   },
@@ -207,7 +207,6 @@ export const bugs: readonly Bug[] = [
       {
         file: 'src/store/credentials.ts',
         from: 'c.quarantined_at as authorizer_quarantined_at',
-        // biome-ignore lint/suspicious/noTemplateCurlyInString: the source has a template here
         to: "${ofCeiling('quarantined_at')} as authorizer_quarantined_at",
       },
     ],
@@ -428,8 +427,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/applications.ts',
-        from: "'update applications set expires_at = 0 where",
-        to: "'delete from applications where",
+        from: 'sql`update applications set expires_at = 0 where',
+        to: 'sql`delete from applications where',
       },
     ],
   },
@@ -440,8 +439,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/audit/proof/retention.ts',
-        from: "'delete from audit_segments where tenant_id = $1 and number = $2'",
-        to: "'delete from audit_segments where tenant_id = $1 and number >= $2 and number <= $2 + 5'",
+        from: 'delete from audit_segments where tenant_id = ${tenantId} and number = ${number}',
+        to: 'delete from audit_segments where tenant_id = ${tenantId} and number >= ${number} and number <= ${number + 5}',
       },
     ],
   },

@@ -69,7 +69,7 @@ export const stolenKeyBugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/keys.ts',
-        from: '        await endUnlimitedSessions(tx, [tenant, digest]);\n',
+        from: '        await endUnlimitedSessions(tx, tenant, digest);\n',
         to: '',
       },
     ],

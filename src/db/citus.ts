@@ -193,7 +193,8 @@ export async function moveTenantRows(
     await onStart(from);
     if (!shard?.alone)
       await tx.get(
-        ...sql`select isolate_tenant_to_new_shard('tenants', cast(${tenant} as uuid), 'CASCADE', shard_transfer_mode => 'block_writes')`,
+        ...sql`select isolate_tenant_to_new_shard('tenants', cast(${tenant} as uuid), 'CASCADE',
+          shard_transfer_mode => 'block_writes')`,
       );
   }, 'moving');
   if (from === server) return from;

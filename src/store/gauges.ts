@@ -40,7 +40,8 @@ export async function readGauges(db: Db): Promise<Gauges> {
   const expiring = (table: string, and = '') =>
     number(
       sql`select count(*) as value from (select 1 as one from ${raw(table)}
-         where expires_at > :now and expires_at <= :now + ${week} ${raw(and)} limit ${maxCounted}) as expiring ${everyTenant}`,
+         where expires_at > :now and expires_at <= :now + ${week} ${raw(and)}
+         limit ${maxCounted}) as expiring ${everyTenant}`,
     );
   return {
     bytes: await number(bytes),

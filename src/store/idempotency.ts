@@ -50,7 +50,8 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       await tx.run(
         ...sql`insert into idempotency
            (tenant_id, caller_id, key_digest, request_digest, reply, expires_at, application_id, bytes)
-         values (${tenant}, ${caller}, ${digest}, ${fingerprint(dataKey(tenant), request)}, ${encrypted}, ${now + retention}, ${application}, ${bytes})`,
+         values (${tenant}, ${caller}, ${digest}, ${fingerprint(dataKey(tenant), request)}, ${encrypted},
+         ${now + retention}, ${application}, ${bytes})`,
       );
       const charge: Charge = { tenant, application, kind: 'records', tokens: 0, bytes };
       for (const each of [...replaced, charge]) await tx.defer(writeCharges, each);

@@ -52,7 +52,8 @@ export async function expireKeys(
 ): Promise<void> {
   const end = new Param(expiresAt);
   await tx.run(
-    ...sql`update application_keys set expires_at = case when expires_at < ${end} then expires_at else ${end} end,
+    ...sql`update application_keys
+      set expires_at = case when expires_at < ${end} then expires_at else ${end} end,
        ends_at = case when ends_at > ${end} then ${end} else ends_at end
      where tenant_id = ${tenant} and application_id = ${application}
        and (expires_at is null or expires_at > ${end} or ends_at > ${end})`,
@@ -132,7 +133,8 @@ export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application:
       (
         await tx.get<{ count: DbTime }>(
           ...sql`select count(*) as count from (select 1 from application_keys k where k.tenant_id = ${tenant}
-    and k.application_id = ${application} and k.trust is not null and k.expires_at > :now limit ${maxIssuedKeys}) as issued`,
+    and k.application_id = ${application} and k.trust is not null and k.expires_at > :now
+    limit ${maxIssuedKeys}) as issued`,
         )
       )?.count,
     ) >= maxIssuedKeys
@@ -150,8 +152,10 @@ export function endOldestSessions(
   { issuer, subject }: Workload,
 ) {
   return tx.run(
-    ...sql`delete from application_keys where tenant_id = ${tenant} and application_id = ${application} and id in (
-       select k.id from application_keys k where k.tenant_id = ${tenant} and k.application_id = ${application} and k.issuer = ${issuer.issuer}
+    ...sql`delete from application_keys
+      where tenant_id = ${tenant} and application_id = ${application} and id in (
+       select k.id from application_keys k
+       where k.tenant_id = ${tenant} and k.application_id = ${application} and k.issuer = ${issuer.issuer}
          and k.subject = ${subject} and k.person is not null and k.expires_at > :now
        order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1})`,
   );
@@ -168,11 +172,9 @@ export async function spendJwt(
 ): Promise<boolean> {
   if (jti === undefined) return true;
   const digest: Digest = keyDigest(JSON.stringify([issuer.issuer, jti]));
-  return (
-    (await tx.run(
-      ...sql`insert into used_jwts (tenant_id, digest, expires_at) values (${tenant}, ${digest}, ${expiresAt + usedJwtMargin}) on conflict do nothing`,
-    )) > 0
-  );
+  const spending = sql`insert into used_jwts (tenant_id, digest, expires_at)
+    values (${tenant}, ${digest}, ${expiresAt + usedJwtMargin}) on conflict do nothing`;
+  return (await tx.run(...spending)) > 0;
 }
 
 export async function insertIssuedKey(
@@ -206,7 +208,9 @@ export async function renewKey(
   ...[tenant, application, id, expiresAt]: Parameters<Keys['renew']>
 ): Promise<void> {
   await tx.run(
-    ...sql`update application_keys set expires_at = case when ends_at < ${expiresAt} then ends_at else ${expiresAt} end
-     where tenant_id = ${tenant} and application_id = ${application} and id = ${id} and ends_at is not null and expires_at > :now`,
+    ...sql`update application_keys
+      set expires_at = case when ends_at < ${expiresAt} then ends_at else ${expiresAt} end
+     where tenant_id = ${tenant} and application_id = ${application} and id = ${id} and ends_at is not null
+     and expires_at > :now`,
   );
 }

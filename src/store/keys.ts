@@ -109,7 +109,8 @@ interface SessionRow {
  * is deleted.
  */
 async function endUnlimitedSessions(tx: Queries, tenant: string, digest: Digest) {
-  const found = clause`from application_keys k where k.tenant_id = ${tenant} and k.digest = ${digest} and ${notExpired('k')}`;
+  const found = clause`from application_keys k
+    where k.tenant_id = ${tenant} and k.digest = ${digest} and ${notExpired('k')}`;
   const insert = (rows: Clause) =>
     tx.run(...sql`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`);
   const end = raw(`:now + ${longestSession}`);

@@ -66,7 +66,8 @@ export function nodes(db: Db): Nodes {
       db.transaction(async (tx) => {
         await tx.run(...sql`delete from nodes where seen_at < :now - ${memory}`);
         const [row] = await tx.returning<{ seen_at: DbTime }>(
-          ...sql`insert into nodes (id, name, version, url, master_keys, clock, seen_at) values (${id}, ${name}, ${version}, ${url}, ${JSON.stringify(masterKeys)}, ${clock}, :now)
+          ...sql`insert into nodes (id, name, version, url, master_keys, clock, seen_at)
+            values (${id}, ${name}, ${version}, ${url}, ${JSON.stringify(masterKeys)}, ${clock}, :now)
            on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
              seen_at = excluded.seen_at
            returning seen_at`,

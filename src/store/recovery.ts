@@ -41,7 +41,8 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const found = await applications(db).get(tenant, application);
   if (!found) return undefined;
   const there = await db.all<{ id: string; ending: string }>(
-    ...sql`select id, ending from application_keys where tenant_id = ${tenant} and application_id = ${application} order by id`,
+    ...sql`select id, ending from application_keys
+      where tenant_id = ${tenant} and application_id = ${application} order by id`,
   );
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));

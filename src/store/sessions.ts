@@ -190,7 +190,8 @@ export function sessions(db: Executor): Sessions {
 
     spendUse: async (tenant, id) => {
       const open = await db.get<{ now: DbTime }>(
-        ...sql`select :now as now from data_keys where tenant_id = ${tenant} and frozen = 0 ${rowLock(db, 'for key share')}`,
+        ...sql`select :now as now from data_keys
+          where tenant_id = ${tenant} and frozen = 0 ${rowLock(db, 'for key share')}`,
       );
       if (!open) throw fail('unavailable', { expected: true });
       // The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`.

@@ -106,7 +106,8 @@ async function eachPart(
   if (!(await db.isDistributed?.())) return remove(all);
   const due = table === 'request_counts' ? countsDue : raw('expires_at <= :now order by expires_at');
   const rows = await db.all<{ tenant_id: string }>(
-    ...sql`select distinct tenant_id from (select tenant_id from ${raw(table)} where ${due} limit ${limit}) as due ${everyTenant}`,
+    ...sql`select distinct tenant_id from (select tenant_id from ${raw(table)}
+      where ${due} limit ${limit}) as due ${everyTenant}`,
   );
   let removed = 0;
   for (const { tenant_id } of rows) {
@@ -228,7 +229,8 @@ async function keepQuarantines(db: Db, { and, tenantOf, limit }: Part): Promise<
     changed += await db.run(
       ...sql`with batch as (select s.id from ${released(tenant, id)} limit ${limit - changed}
            ${rowLock(db, 'for update skip locked')})
-         update sessions set quarantined_at = ${quarantined_at} where tenant_id = ${tenant} and id in (select id from batch)`,
+         update sessions set quarantined_at = ${quarantined_at}
+         where tenant_id = ${tenant} and id in (select id from batch)`,
     );
   }
   return changed;
@@ -404,7 +406,8 @@ async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promis
   const recorded =
     key === null
       ? await tx.run(
-          ...sql`insert into expiry_notices (tenant_id, application_id, expires_at, days) values (${tenant}, ${id}, ${expiresAt}, ${days})
+          ...sql`insert into expiry_notices (tenant_id, application_id, expires_at, days)
+            values (${tenant}, ${id}, ${expiresAt}, ${days})
            on conflict do nothing`,
         )
       : await tx.run(

@@ -159,7 +159,8 @@ async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<
     const movingAt = old === undefined ? now : renew ? Math.max(now, old + 1) : old;
     await tx.run(...sql`update tenant_tags set moving_at = ${movingAt} where id = ${id}`);
     await tx.run(
-      ...sql`update tenants set disabled_at = ${movingAt} where id = ${id} and (disabled_at is null or disabled_at = ${old})`,
+      ...sql`update tenants set disabled_at = ${movingAt}
+        where id = ${id} and (disabled_at is null or disabled_at = ${old})`,
     );
   });
   await db.exclusively(async (tx) => {
@@ -241,7 +242,8 @@ async function receive(
     const { search_version, reindexing } = searchKey;
     await tx.run(
       ...sql`insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
-       values (${id}, ${wrapKey(slotOf(id), dataKey, master)}, ${master.id}, ${search_version}, ${reindexing}, ${arriving})`,
+       values (${id}, ${wrapKey(slotOf(id), dataKey, master)}, ${master.id}, ${search_version}, ${reindexing},
+       ${arriving})`,
     );
     onTable('the audit log');
     await audit.adopt(tx, chain);

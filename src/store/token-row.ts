@@ -63,7 +63,8 @@ const largeContent = 65_536;
 const size = raw('t.data_bytes + t.masked_bytes');
 const ifSmall = (column: string) =>
   clause`case when ${size} <= ${raw(`${largeContent}`)} then ${raw(column)} end`;
-export const columnsIfSmall = clause`${columns}, ${size} as size, ${ifSmall('c.data')} as data, ${ifSmall('c.masked')} as masked`;
+export const columnsIfSmall = clause`${columns}, ${size} as size, ${ifSmall('c.data')} as data,
+  ${ifSmall('c.masked')} as masked`;
 
 /** A row without the ciphertexts if the token is large. */
 export type RowIfSmall = TokenRow & {

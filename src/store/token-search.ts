@@ -176,7 +176,8 @@ async function reindexSome(tx: Queries, key: Uint8Array, tenant: string, version
 async function endRotation(db: Db, tenant: string, version: number): Promise<void> {
   const owner = new Param(tenant);
   await db.run(
-    ...sql`update data_keys set reindexing = 0 where tenant_id = ${owner} and search_version = ${version} and (select 1 from tokens t
+    ...sql`update data_keys set reindexing = 0
+      where tenant_id = ${owner} and search_version = ${version} and (select 1 from tokens t
        where t.tenant_id = ${owner} and t.search_version < ${version} limit 1) is null`,
   );
 }

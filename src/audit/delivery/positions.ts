@@ -198,7 +198,8 @@ export class Deliveries {
         await write({ number, seq: last, complete, skipped: (before?.skipped ?? 0) + skipped });
       }
       await tx.run(
-        ...sql`update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now where name = ${sink} and holder = ${holder}`,
+        ...sql`update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now
+          where name = ${sink} and holder = ${holder}`,
       );
       if (rejected === undefined) return;
       await tx.run(
@@ -220,7 +221,8 @@ export class Deliveries {
   ): Promise<void> {
     const failures = ((await this.#sink(sink))?.failures ?? 0) + 1;
     const isHeld = await this.#db.run(
-      ...sql`update audit_sinks set failures = ${failures}, retry_at = :now + ${delayAfter(failures)}, failed_at = :now, error = ${error}
+      ...sql`update audit_sinks
+        set failures = ${failures}, retry_at = :now + ${delayAfter(failures)}, failed_at = :now, error = ${error}
        where name = ${sink} and holder = ${holder}`,
     );
     // Stores the time of the attempt. A chain without a position gets one, at its start.
@@ -347,7 +349,8 @@ export class Deliveries {
         const { number, seq, complete, skipped } = position;
         await tx.run(
           ...sql`insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
-           values (${tenantId}, ${sink}, ${number}, ${seq}, ${complete}, ${skipped}, ${macOf(keys, sink, tenantId, position)}, :now) on conflict (tenant_id, sink) do update
+           values (${tenantId}, ${sink}, ${number}, ${seq}, ${complete}, ${skipped},
+           ${macOf(keys, sink, tenantId, position)}, :now) on conflict (tenant_id, sink) do update
            set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
              skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
         );

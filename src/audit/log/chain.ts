@@ -107,7 +107,8 @@ function rowsIn<R>(
   limit: number,
 ) {
   return db.all<R>(
-    ...sql`select ${raw(columns)} from audit_segments where tenant_id = ${tenantId} and number >= ${first} and number <= ${last}
+    ...sql`select ${raw(columns)} from audit_segments
+      where tenant_id = ${tenantId} and number >= ${first} and number <= ${last}
      order by number ${raw(order)} limit ${limit}`,
   );
 }
@@ -196,7 +197,9 @@ export async function firstSealedAt(
   time: number,
 ): Promise<number | undefined> {
   const row = await db.get<{ number: DbTime }>(
-    ...sql`select number from audit_segments where tenant_id = ${tenantId} and sealed_at >= ${Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)}
+    ...sql`select number from audit_segments
+      where tenant_id = ${tenantId}
+      and sealed_at >= ${Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)}
      order by sealed_at, number limit 1`,
   );
   return row && Number(row.number);

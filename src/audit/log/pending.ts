@@ -154,7 +154,8 @@ export async function newestPending(
   const rows = await db.all<Row>(
     ...sql`select p.id, p.at, p.format, p.mac, p.entry, ${raw(columns)}
      from audit_pending p left join audit_chains c on c.tenant_id = p.tenant_id
-     where p.tenant_id = ${tenantId} ${upTo !== undefined && clause`and p.id <= ${upTo}`} order by p.id desc limit ${limit}`,
+     where p.tenant_id = ${tenantId} ${upTo !== undefined && clause`and p.id <= ${upTo}`}
+       order by p.id desc limit ${limit}`,
   );
   const [row] = rows;
   if (!row) return undefined;

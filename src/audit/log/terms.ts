@@ -221,7 +221,8 @@ export async function* storedIndex(
   const found = await db.all<{ number: DbTime; packed: Uint8Array; count: DbTime }>(
     ...sql`select number, count(*) as count, ${raw(packed[db.dialect])} as packed from (
        select number, term, offsets from audit_index where tenant_id = ${tenantId}
-       and term >= ${terms.first} and term <= ${terms.last} and number >= ${numbers.first} and number <= ${numbers.last} limit ${max}
+       and term >= ${terms.first} and term <= ${terms.last} and number >= ${numbers.first}
+       and number <= ${numbers.last} limit ${max}
      ) as found group by number`,
   );
   const isCut = found.reduce((sum, { count }) => sum + Number(count), 0) === max;
@@ -253,7 +254,8 @@ export async function segmentsWith(
   limit: number,
 ): Promise<Hits[]> {
   const rows = await db.all<HitRow>(
-    ...sql`select number, offsets from audit_index where tenant_id = ${tenantId} and term = ${term} and number >= ${first} and number <= ${last}
+    ...sql`select number, offsets from audit_index
+      where tenant_id = ${tenantId} and term = ${term} and number >= ${first} and number <= ${last}
      order by number ${raw(order)} limit ${limit}`,
   );
   return compute(db, hitsOf(rows));

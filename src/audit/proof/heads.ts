@@ -93,7 +93,9 @@ async function markRecorded(
     rows.map(({ tenant_id, number }) => {
       const mac = recordedMac(keys, tenant_id, Number(number), now);
       return tx.run(
-        ...sql`update audit_chains set recorded_number = ${Number(number)}, recorded_at = ${now}, recorded_mac = ${mac} where tenant_id = ${tenant_id}`,
+        ...sql`update audit_chains
+          set recorded_number = ${Number(number)}, recorded_at = ${now}, recorded_mac = ${mac}
+          where tenant_id = ${tenant_id}`,
       );
     }),
   );

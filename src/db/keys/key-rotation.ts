@@ -74,7 +74,8 @@ async function rewrapSome(tx: Queries, find: MasterKeys['find']): Promise<number
   for (const [slot, row] of found) {
     const key = unwrapKey(slot, row, mustFind(find, row.master_id));
     await tx.run(
-      ...sql`update ${raw(slot.table)} set wrapped = ${wrapKey(slot, key, to)}, master_id = ${to.id} where ${raw(slot.column)} = ${slot.value}`,
+      ...sql`update ${raw(slot.table)} set wrapped = ${wrapKey(slot, key, to)}, master_id = ${to.id}
+        where ${raw(slot.column)} = ${slot.value}`,
     );
   }
   return found.length;

@@ -204,7 +204,8 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
       const master = masters.find(await lockCurrentMaster(tx));
       if (!master) return undefined;
       const inserted = await tx.run(
-        ...sql`insert into ${raw(slot.table)} (${raw(slot.column)}, wrapped, master_id) values (${slot.value}, ${wrapKey(slot, key, master)}, ${master.id}) on conflict do nothing`,
+        ...sql`insert into ${raw(slot.table)} (${raw(slot.column)}, wrapped, master_id)
+          values (${slot.value}, ${wrapKey(slot, key, master)}, ${master.id}) on conflict do nothing`,
       );
       return inserted > 0 ? key : undefined;
     });

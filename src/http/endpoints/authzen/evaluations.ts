@@ -99,7 +99,7 @@ function withDefaults(given: unknown, defaults: Defaults, caller: Principal): Ev
   for (const name of ['subject', 'resource'] as const) {
     const [entity, fallback] = [present?.[name], defaults[name]];
     if (present && isObject(entity) && isObject(fallback))
-      present[name] = { ...entity, type: entity['type'] ?? fallback['type'] };
+      present[name] = { ...entity, type: entity.type ?? fallback.type };
   }
   const checked = check(EvaluationRequest, present ? { ...defaults, ...present } : given);
   if ('data' in checked) {
