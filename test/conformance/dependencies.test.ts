@@ -1,4 +1,4 @@
-/** Every installed package has a line in docs/security/dependencies.md, and only expected ones run install scripts. */
+/** Every installed package has a line in docs/reference/dependencies.md, and only expected ones run install scripts. */
 import { expect, test } from 'bun:test';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ const installed = Object.entries(lock.packages as Record<string, Package>)
   .map(([path, each]) => ({ ...each, name: path.slice(path.lastIndexOf('node_modules/') + 13) }));
 
 const [production = '', development = ''] = readFileSync(
-  join(root, 'docs/security/dependencies.md'),
+  join(root, 'docs/reference/dependencies.md'),
   'utf8',
 ).split('## Development');
 /** The names in the first cell of each row, and the whole row. */

@@ -17,15 +17,15 @@ function namedTests(page: string): [path: string, name: string][] {
   );
 }
 
-test.each([['docs/security/standards.md', 30]])('every test that %s names exists', (page, atLeast) => {
+test.each([['docs/reference/standards.md', 30]])('every test that %s names exists', (page, atLeast) => {
   const named = namedTests(page);
   expect(named.length).toBeGreaterThan(atLeast);
   const missing = named.filter(([path, name]) => !existsSync(join(root, path)) || !read(path).includes(name));
   expect(missing).toEqual([]);
 });
 
-test('a row of docs/security/standards.md has a test, or says why not', () => {
-  const rows = read('docs/security/standards.md')
+test('a row of docs/reference/standards.md has a test, or says why not', () => {
+  const rows = read('docs/reference/standards.md')
     .split('\n')
     .filter((line) => /^\| [^-]/.test(line));
   const open = rows.filter((row) => !/`test\/|Does not apply: |Not met|Differs: |\| test \|$/.test(row));
