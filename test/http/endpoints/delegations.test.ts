@@ -187,20 +187,6 @@ describe.each(databases)('delegations on %s', async (_, database) => {
     expect(issued.body.expires_at).toBe(at);
   });
 
-  test('in quarantine of its issuer or its own, it reads no data and changes nothing', async () => {
-    const { key, issuer, delegation } = await scene();
-    const agent = await delegation({ rules: [ruleFor(['token:read', 'token:delete'])] });
-    for (const path of [`/applications/${issuer.id}/quarantine`, `/sessions/${agent.id}/quarantine`]) {
-      expect((await server.call('POST', path, { key })).status).toBe(200);
-      const { body } = await server.call('GET', '/tokens/card-42', { key: agent.key });
-      expect(body).not.toHaveProperty('data');
-      const deleted = await server.call('DELETE', '/tokens/card-42', { key: agent.key });
-      expect([deleted.status, deleted.body.code]).toEqual([403, 'quarantined']);
-      expect((await server.call('DELETE', path, { key })).status).toBeLessThan(300);
-    }
-    expect(await read(agent.key)).toBe(200);
-  });
-
   test('it works only from the networks of its issuer', async () => {
     const { key, issuer, delegation } = await scene();
     const agent = await delegation();
