@@ -2,20 +2,10 @@ import { describe, expect, test } from 'bun:test';
 import type { Kind, Minted } from '../../src/domain/key.ts';
 import { unknownKey } from '../support/keys.ts';
 import { databases } from '../support/test-server.ts';
-import { grants, newApplication, openTestStore } from '../support/test-store.ts';
-
-const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+import { newApplication, openTestStore } from '../support/test-store.ts';
 
 describe.each(databases)('the store on %s: credentials', async (_, database) => {
   const on = await openTestStore(database);
-
-  test('an unknown key is not found', async () => {
-    const tenant = await on.tenant();
-    for (const kind of ['mgt', 'pvt', 'pub', 'ses', 'non'] as const) {
-      expect(await on.store.credentials.find(on.mint(kind, tenant))).toBeUndefined();
-      expect(await on.store.credentials.find(unknownKey(kind))).toBeUndefined();
-    }
-  });
 
   test('a key of a tenant that another node has just created works', async () => {
     const node = await on.openNode();
@@ -79,22 +69,6 @@ describe.each(databases)('the store on %s: credentials', async (_, database) => 
     expect(found.map((principal) => principal?.applicationId)).toEqual(asked.map(({ id }) => id as string));
   });
 
-  test('the first lookup after a change sees it on every node', async () => {
-    const [tenant, node] = [await on.tenant(), await on.openNode()];
-    const { id, key } = await on.application(tenant);
-    for (let round = 0; round < 10; round++) {
-      const permissions = [`own:round-${round}`];
-      const before = node.credentials.find(key);
-      await on.store.applications.update(tenant, id, { by: id, at: on.clock.now() }, (current) => ({
-        ...current,
-        permissions,
-      }));
-      const after = await node.credentials.find(key);
-      expect(after?.policy.grants.permissions).toEqual(permissions);
-      await before;
-    }
-  });
-
   test('compiled grants are reused until the cache exceeds its size', async () => {
     const tenant = await on.tenant();
     const policyOf = async (key: Minted) => (await on.store.credentials.find(key))?.policy;
@@ -106,57 +80,5 @@ describe.each(databases)('the store on %s: credentials', async (_, database) => 
     expect(await policyOf(key)).toBe(first);
     for (const one of large) await policyOf(one);
     expect(await policyOf(key)).not.toBe(first);
-  });
-});
-
-describe.each(databases)('the store on %s: a session with a ceiling', async (_, database) => {
-  const on = await openTestStore(database);
-
-  async function underCeiling(expiresAt?: number) {
-    const tenant = await on.tenant();
-    const web = await on.application(tenant, { type: 'public' });
-    const backend = await on.application(tenant, { expiresAt });
-    const session = await on.session(tenant, web.id, { expiresAt: on.clock.now() + 3_600_000 });
-    await on.store.sessions.authorize(tenant, session.nonce.digest, {
-      ...grants,
-      by: backend.id,
-      ceiling: backend.key.digest,
-      expiresAt: undefined,
-      maxLifetime: 3_600_000,
-    });
-    const node = await on.openNode();
-    return { tenant, backend, find: () => node.credentials.find(session.key) };
-  }
-
-  test('has the current grants of its authorizer', async () => {
-    const { tenant, backend, find } = await underCeiling();
-    expect(await find()).toMatchObject({ policy: { grants }, ceiling: { grants } });
-    const narrow = { name: 'narrow', permissions: ['own:thing'], rules: [] };
-    await on.store.applications.update(tenant, backend.id, { by: someone, at: on.clock.now() }, () => narrow);
-    expect(await find()).toMatchObject({
-      policy: { grants },
-      ceiling: { grants: { permissions: ['own:thing'], rules: [] } },
-    });
-  });
-
-  test('is invalid as soon as its authorizer is regenerated', async () => {
-    const { tenant, backend, find } = await underCeiling();
-    const change = { by: someone, at: on.clock.now() };
-    await on.store.applications.regenerate(tenant, backend.id, change, () => on.mint('pvt', tenant));
-    expect(await find()).toBeUndefined();
-  });
-
-  test('is invalid as soon as its authorizer is deleted', async () => {
-    const { tenant, backend, find } = await underCeiling();
-    await on.store.applications.delete(tenant, backend.id);
-    expect(await find()).toBeUndefined();
-  });
-
-  test('is invalid from the millisecond at which its authorizer expires', async () => {
-    const { find } = await underCeiling(on.clock.now() + 500);
-    on.clock.advance(499);
-    expect(await find()).toBeDefined();
-    on.clock.advance(1);
-    expect(await find()).toBeUndefined();
   });
 });

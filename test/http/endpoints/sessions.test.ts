@@ -107,6 +107,8 @@ describe.each(databases)('sessions on %s', async (_, database) => {
     await authorize(key, session.nonce);
     const again = await authorize(key, session.nonce, { permissions: ['token:read'] });
     expect(outcome(again)).toEqual([409, 'nonce_used']);
+    const late = { ...reading, expires_at: iso(server.clock.now() + 400 * day) };
+    expect(outcome(await authorize(key, session.nonce, late))).toEqual([409, 'nonce_used']);
     expect(await me(session.session_key)).toBe(200);
     expect((await server.call('GET', '/tokens', { key: session.session_key })).status).toBe(403);
   });
