@@ -19,7 +19,7 @@ export const collectionOf = ({ path }: Route) => `/${path.split('/')[1]}`;
 export const authenticatedRoutes = routes.filter((route): route is KeyedRoute => route.kind !== 'open');
 export const routesWithId = authenticatedRoutes.filter(({ path }) => path.includes(':'));
 const browserPermissions = builtIn.filter((name) => hasTrait(name, 'browser'));
-/** `token:use` needs a rule with destinations. */
+/** `token:use` needs a rule with destinations, which no caller has. */
 const plainPermissions: readonly string[] = builtIn.filter((name) => name !== 'token:use');
 const sessionPermissions = plainPermissions.filter(
   (name) => hasTrait(name, 'browser') || hasTrait(name, 'session'),
@@ -42,6 +42,16 @@ export function statusFor(route: KeyedRoute, caller: Caller): number {
   return isAccepted ? successOf(route) : 403;
 }
 
+/** The code of a 403, and what its detail names. */
+export function refusalFor(
+  { name, callers: accepted, permission }: KeyedRoute,
+  caller: Caller,
+): readonly [code: string, named: string] {
+  const owner = caller === 'pending' ? 'session' : caller;
+  if (accepted && !accepted.some((one) => one === owner)) return ['key_type_refused', accepted.join(' or ')];
+  return ['permission_missing', rejected[name]?.includes(caller) ? '' : `\`${permission}\``];
+}
+
 function mayUse(
   { permission, callers: accepted }: KeyedRoute,
   caller: Exclude<Caller, 'anonymous'>,
@@ -49,6 +59,7 @@ function mayUse(
   if (caller === 'pending') return accepted?.includes('session') ?? false;
   if (accepted && !accepted.includes(caller)) return false;
   if (permission === undefined) return true;
+  if (permission === 'token:use') return false;
   if (caller === 'public') return browserPermissions.includes(permission);
   return (caller !== 'session' && caller !== 'delegation') || sessionPermissions.includes(permission);
 }

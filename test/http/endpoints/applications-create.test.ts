@@ -4,74 +4,7 @@ import { databases, openTestServer } from '../../support/test-server.ts';
 const fields = { name: 'backend', type: 'private', permissions: ['token:read'] };
 const grinning = '😀';
 
-/** Invalid fields, and the fields that the errors must name. */
-const rejected: [what: string, fields: Record<string, unknown>, parts: string[]][] = [
-  ['no name', { name: undefined }, ['name']],
-  ['a name of null', { name: null }, ['name']],
-  ['a name that is a number', { name: 7 }, ['name']],
-  ['a name that is a list', { name: ['a'] }, ['name']],
-  ['an empty name', { name: '' }, ['name']],
-  ['a name of 201 characters', { name: 'a'.repeat(201) }, ['name']],
-  ['a name of 201 characters outside the basic plane', { name: grinning.repeat(201) }, ['name']],
-  ['a name of white space', { name: ' \u00a0\u3000\u2003' }, ['name']],
-  ['a name with a NUL', { name: 'a\u0000b' }, ['name']],
-  ['a name with a line feed', { name: 'a\nb' }, ['name']],
-  ['a name with a delete character', { name: 'a\u007f' }, ['name']],
-  ['a name with a control character above ASCII', { name: 'a\u0085' }, ['name']],
-  ['a name with a bidirectional override', { name: 'a\u202eb' }, ['name']],
-  ['a name with half a surrogate pair', { name: 'a\ud83d' }, ['name']],
-  ['no type', { type: undefined }, ['type']],
-  ['a type of null', { type: null }, ['type']],
-  ['a type in upper case', { type: 'Private' }, ['type']],
-  ['a type that does not exist', { type: 'session' }, ['type']],
-  ['a type that every object has', { type: 'constructor' }, ['type']],
-  ['neither permissions nor rules', { permissions: undefined }, ['permissions']],
-  ['empty permissions and empty rules', { permissions: [], rules: [] }, ['permissions']],
-  ['permissions and rules of null', { permissions: null, rules: null }, ['permissions']],
-  ['permissions that are no list', { permissions: 'token:read' }, ['permissions']],
-  ['rules that are no list', { rules: {} }, ['rules']],
-  ['an unknown field', { colour: 'red' }, ['colour']],
-  ['a chosen id', { id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['id']],
-  ['a chosen key', { key: 'secret' }, ['key']],
-  ['a chosen tenant', { tenant_id: '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d' }, ['tenant_id']],
-  ['an unknown field that is null', { colour: null }, ['colour']],
-  ['several errors', { name: '', type: 'x', colour: 1 }, ['colour', 'name', 'type']],
-];
-
-const impossibleMoments: [what: string, moment: unknown][] = [
-  ['words', 'tomorrow'],
-  ['a number', 1_893_456_000],
-  ['a day without a time', '2030-01-31'],
-  ['a 30th of February', '2030-02-30T00:00:00Z'],
-  ['a 29th of February in a common year', '2030-02-29T00:00:00Z'],
-  ['a 13th month', '2030-13-01T00:00:00Z'],
-  ['a day 0', '2030-01-00T00:00:00Z'],
-  ['an hour 24', '2030-01-31T24:00:00Z'],
-  ['a minute 60', '2030-01-31T12:60:00Z'],
-  ['a second 60', '2030-01-31T12:00:60Z'],
-  ['an offset of 24 hours', '2030-01-31T12:00:00+24:00'],
-  ['an offset that breaks off', '2030-01-31T12:00:00+05:'],
-  ['an offset beyond the year 9999', '9999-12-31T23:59:59-01:00'],
-  ['a year of six digits', '+012030-01-31T12:00:00Z'],
-  ['something behind it', '2030-01-31T12:00:00Z '],
-  ['the past', '2026-11-15T11:59:59.999Z'],
-  ['this very moment', '2026-11-15T12:00:00.000Z'],
-  ['this very moment elsewhere', '2026-11-15T17:30:00+05:30'],
-];
-
-const possibleMoments: [given: string, shown: string][] = [
-  ['2030-01-31T12:00:00Z', '2030-01-31T12:00:00.000Z'],
-  ['2030-01-31T12:00:00', '2030-01-31T12:00:00.000Z'],
-  ['2030-01-31T12:00', '2030-01-31T12:00:00.000Z'],
-  ['2030-01-31t12:00:00z', '2030-01-31T12:00:00.000Z'],
-  ['2030-01-31T12:00:00.5Z', '2030-01-31T12:00:00.500Z'],
-  ['2030-01-31T12:00:00.123456789Z', '2030-01-31T12:00:00.123Z'],
-  ['2030-01-31T12:00:00+05:30', '2030-01-31T06:30:00.000Z'],
-  ['2030-01-31T12:00:00-0330', '2030-01-31T15:30:00.000Z'],
-  ['2030-01-31T00:00:00+01', '2030-01-30T23:00:00.000Z'],
-  ['2032-02-29T23:59:59.999Z', '2032-02-29T23:59:59.999Z'],
-  ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
-];
+const pastMoments = ['2026-11-15T11:59:59.999Z', '2026-11-15T12:00:00.000Z', '2026-11-15T17:30:00+05:30'];
 
 describe.each(databases)('creating an application on %s', async (_, database) => {
   const server = await openTestServer(database);
@@ -79,7 +12,6 @@ describe.each(databases)('creating an application on %s', async (_, database) =>
 
   const create = (given: Record<string, unknown>) =>
     server.call('POST', '/applications', { key, body: { ...fields, ...given } });
-  const count = async () => (await server.call('GET', '/applications?size=1', { key })).body.pagination;
 
   test('returns the application with its key, and no other fields', async () => {
     const tenant = await server.tenant();
@@ -124,24 +56,17 @@ describe.each(databases)('creating an application on %s', async (_, database) =>
     expect(got.name).toBe(name);
   });
 
-  test.each(rejected)('%s is rejected without creating an application', async (_what, given, parts) => {
-    const before = await count();
-    const { status, body } = await create(given);
-    expect(status).toBe(400);
-    expect(Object.keys(body.errors).sort()).toEqual(parts);
-    expect(await count()).toEqual(before);
-  });
+  test.each(pastMoments)(
+    'the expires_at %s is rejected, because it is not in the future',
+    async (expires_at) => {
+      const { status, body } = await create({ expires_at });
+      expect([status, Object.keys(body.errors)]).toEqual([400, ['expires_at']]);
+    },
+  );
 
-  test.each(impossibleMoments)('an expires_at of %s is rejected', async (_what, expires_at) => {
-    const { status, body } = await create({ expires_at });
-    expect(status).toBe(400);
-    expect(Object.keys(body.errors)).toEqual(['expires_at']);
-  });
-
-  test.each(possibleMoments)('an expires_at of %s is returned as %s', async (expires_at, returned) => {
-    const { status, body } = await create({ expires_at });
-    expect(status).toBe(201);
-    expect(body.expires_at).toBe(returned);
+  test('all errors of a request are reported together', async () => {
+    const { body } = await create({ name: '', type: 'x', colour: 1 });
+    expect(Object.keys(body.errors).sort()).toEqual(['colour', 'name', 'type']);
   });
 
   test('an expires_at of the next millisecond is in the future', async () => {
@@ -158,18 +83,6 @@ describe.each(databases)('creating an application on %s', async (_, database) =>
   test('a missing field is reported as required', async () => {
     const { body } = await server.call('POST', '/applications', { key, body: {} });
     expect(body.errors).toMatchObject({ name: ['is required'], type: ['is required'] });
-  });
-
-  test.each([
-    ['no body', undefined],
-    ['null', 'null'],
-    ['a list', '[]'],
-    ['a string', '"x"'],
-    ['a number', '1'],
-  ])('%s instead of an object is rejected', async (_what, body) => {
-    const answer = await server.call('POST', '/applications', { key, body });
-    expect(answer.status).toBe(400);
-    expect(Object.keys(answer.body.errors)).toEqual(['body']);
   });
 
   test('an application expires at expires_at, to the millisecond', async () => {
@@ -194,12 +107,5 @@ describe.each(databases)('creating an application on %s', async (_, database) =>
     const deputy = await server.application(key, { permissions: ['application:create'] });
     const created = await server.application(deputy.key);
     expect(created.created_by).toBe(deputy.id);
-  });
-
-  test('requires application:create, and a denial names it', async () => {
-    const other = await server.application(key, { permissions: ['application:read', 'application:update'] });
-    const { status, body } = await server.call('POST', '/applications', { key: other.key, body: fields });
-    expect([status, body.code]).toEqual([403, 'permission_missing']);
-    expect(body.detail).toContain('application:create');
   });
 });

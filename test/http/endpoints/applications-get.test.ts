@@ -65,26 +65,4 @@ describe.each(databases)('getting an application on %s', async (_, database) => 
     const session = await sessionOf(web, { rules });
     expect((await get('key', session)).body.id).toBe(web.id);
   });
-
-  test('requires application:read, and a denial names it', async () => {
-    const created = await server.application(key, { permissions: ['application:update', 'token:read'] });
-    const web = await server.application(key, { type: 'public', permissions: ['application:read'] });
-    const strangers = [
-      created.key,
-      await sessionOf(web),
-      await sessionOf(web, { permissions: ['token:read'] }),
-    ];
-    for (const stranger of strangers) {
-      for (const path of ['key', created.id]) {
-        const { status, body } = await get(path, stranger);
-        expect([status, body.code]).toEqual([403, 'permission_missing']);
-        expect(body.detail).toContain('application:read');
-      }
-    }
-  });
-
-  test('by key, parameters are rejected', async () => {
-    const { status, body } = await get('key?id=1');
-    expect([status, Object.keys(body.errors)]).toEqual([400, ['id']]);
-  });
 });

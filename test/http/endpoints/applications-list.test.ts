@@ -2,19 +2,6 @@ import { describe, expect, test } from 'bun:test';
 import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 const rejected: [query: string, part: string][] = [
-  ['page=0', 'page'],
-  ['page=-1', 'page'],
-  ['page=1.5', 'page'],
-  ['page=1e3', 'page'],
-  ['page=', 'page'],
-  ['page=one', 'page'],
-  ['page=99999999999999999999', 'page'],
-  ['page=1&page=2', 'page'],
-  ['size=0', 'size'],
-  ['size=101', 'size'],
-  ['size=+5', 'size'],
-  ['size=5&size=5', 'size'],
-  ['start=', 'start'],
   ['start=nonsense', 'start'],
   ['start=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d', 'start'],
   ['start=AZfzwloefECdKz-OahtMXQ&page=1', 'start'],
@@ -22,23 +9,10 @@ const rejected: [query: string, part: string][] = [
   ['id=7', 'id.0'],
   ['id=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d,', 'id.1'],
   ['id=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d&id=x', 'id.1'],
-  ['type=', 'type'],
-  ['type=session', 'type'],
-  ['type=public&type=private', 'type'],
-  ['name=', 'name'],
-  ['name=a&name=b', 'name'],
   ['name=%00', 'name'],
   ['name=a%00b', 'name'],
   ['name=%0A', 'name'],
-  [`name=${'a'.repeat(201)}`, 'name'],
-  ['expires_before=', 'expires_before'],
-  ['expires_before=soon', 'expires_before'],
-  ['expires_before=2026-02-30T00:00:00Z', 'expires_before'],
-  ['expires_before=2030-01-01', 'expires_before'],
-  ['expires_before=2030-01-01T00:00:00Z&expires_before=2030-01-01T00:00:00Z', 'expires_before'],
   ['expires_after=2030-01-01T00:00:00Z', 'expires_after'],
-  ['colour=red', 'colour'],
-  ['PAGE=1', 'PAGE'],
   ['id[]=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d', 'id[]'],
   ['label=payments', 'label'],
   ['label[team]=', 'label.team'],
@@ -46,8 +20,6 @@ const rejected: [query: string, part: string][] = [
   ['label[Team]=payments', 'label.Team'],
   ['label[a]=1&label[b]=2&label[c]=3&label[d]=4', 'label'],
   ['labels[team]=payments', 'labels'],
-  ['__proto__=1', '__proto__'],
-  ['constructor=1', 'constructor'],
 ];
 
 describe.each(databases)('listing applications on %s', async (_, database) => {
@@ -277,13 +249,5 @@ describe.each(databases)('listing applications on %s', async (_, database) => {
     await server.call('PUT', `/applications/${created.id}`, { key, body });
     expect((await list('?name=before', key)).body.data).toEqual([]);
     expect(namesIn(await list('?name=after', key))).toEqual(['After']);
-  });
-
-  test('requires application:read, and a denial names it', async () => {
-    const other = await server.application(many.key, { permissions: ['application:update'] });
-    const { status, body } = await list('', other.key);
-    expect([status, body.code]).toEqual([403, 'permission_missing']);
-    expect(body.detail).toContain('application:read');
-    await server.call('DELETE', `/applications/${other.id}`, { key: many.key });
   });
 });

@@ -15,76 +15,15 @@ function ruleOf(owner: Owner, given: object = {}) {
 
 const numbered = (count: number) => Array.from({ length: count }, (_, index) => `mine:n${index}`);
 
-const badPermissions: unknown[] = [
-  ...[
-    '',
-    'token',
-    'token:',
-    ':read',
-    'token::read',
-    'Token:read',
-    'token:Read',
-    'token: read',
-    ' token:read',
-  ],
-  ...['token:read\n', 'token:*', '*', 'tökèn:read', '1:2', `mine:${'a'.repeat(96)}`, 7, null, {}, []],
-  ...['token:reed', 'application:list', 'session:create', 'decision:read', 'log:write', 'tenant:update'],
-  'application:read:all',
-];
-
-const badRules: [what: string, part: string, given: Record<string, unknown>][] = [
-  ['no priority', 'priority', { priority: undefined }],
-  ['a priority of null', 'priority', { priority: null }],
-  ['a priority of 0', 'priority', { priority: 0 }],
-  ['a priority below 0', 'priority', { priority: -1 }],
-  ['a priority of one and a half', 'priority', { priority: 1.5 }],
-  ['a priority in quotes', 'priority', { priority: '1' }],
-  ['a priority of more than 31 bits', 'priority', { priority: 2_147_483_648 }],
-  ['a priority beyond exact numbers', 'priority', { priority: 2 ** 60 }],
-  ['no transform', 'transform', { transform: undefined }],
-  ['an unknown transform', 'transform', { transform: 'hide' }],
-  ['a transform in upper case', 'transform', { transform: 'Mask' }],
-  ['no permissions', 'permissions', { permissions: undefined }],
-  ['empty permissions', 'permissions', { permissions: [] }],
-  ['51 permissions', 'permissions', { permissions: numbered(51) }],
-  ['a misspelt permission', 'permissions.1', { permissions: ['token:read', 'token:reed'] }],
-  ['a description that is no string', 'description', { description: 1 }],
-  ['a description with a NUL', 'description', { description: 'a\u0000' }],
-  ['a description of 1001 characters', 'description', { description: 'a'.repeat(1001) }],
-  ['an unknown field', 'colour', { colour: 'red' }],
-];
-
-const badContainers = [
-  ...[
-    '',
-    '//',
-    '/pci//high/',
-    '.',
-    '/./',
-    '/../',
-    '/pci/../general/',
-    '/p.c/',
-    '/pci/ /',
-    ' /pci/',
-    '/pci/*',
-  ],
-  ...['\\pci\\', '/pçi/', '/pci/?a', '/pci%2f/', 'https://pci/', '/pci\n/', `/${'a'.repeat(500)}/`],
-];
-const goodContainers = ['/', '/pci/', 'pci', 'pci/', '/pci', 'pci/high', '/PCI/High/', '/a-b_c/1/'];
-
+/** Of the many that `test/domain/` has, and `test/http/pipeline/refusals.test.ts` generates. */
+const badPermissions = ['token:reed', '*'];
+const badContainers = ['/pci//high/', '/../'];
 const badConditions: [what: string, part: string, given: unknown][] = [
-  ['no attribute', '.attribute', { ...condition, attribute: undefined }],
-  ['an unknown attribute', '.attribute', { ...condition, attribute: 'type' }],
-  ['no operator', '.operator', { ...condition, operator: undefined }],
-  ['an unknown operator', '.operator', { ...condition, operator: 'ends_with' }],
-  ['no value', '.value', { ...condition, value: undefined }],
-  ['an empty value', '.value', { ...condition, value: '' }],
-  ['a value that is no string', '.value', { ...condition, value: 1 }],
   ['a value of half a surrogate pair', '.value', { ...condition, value: '\ud83d' }],
   ['a container that is none', '.value', { ...condition, attribute: 'container', value: '/a//b/' }],
-  ['an unknown field', '.colour', { ...condition, colour: 1 }],
   ['null', '', null],
 ];
+const goodContainers = ['pci', '/PCI/High/'];
 
 describe('grants', async () => {
   const server = await openTestServer(sqlite);
@@ -151,8 +90,9 @@ describe('grants', async () => {
       await expectRefused(owner, { rules: rules(51) }, ['rules']);
     });
 
-    test.each(badRules)('reject a rule with %s', async (_what, part, given) => {
-      await expectRefused(owner, { rules: [ruleOf(owner), ruleOf(owner, given)] }, [`rules.1.${part}`]);
+    test('reject a rule with a misspelt permission', async () => {
+      const bad = ruleOf(owner, { permissions: ['token:read', 'token:reed'] });
+      await expectRefused(owner, { rules: [ruleOf(owner), bad] }, ['rules.1.permissions.1']);
     });
 
     test('accept rules with any priority from 1, transform and description', async () => {

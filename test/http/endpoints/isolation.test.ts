@@ -5,6 +5,7 @@ import {
   type Caller,
   callers,
   collectionOf,
+  refusalFor,
   routeCaller,
   routesWithId,
   statusesById,
@@ -35,6 +36,10 @@ describe.each(databases)('isolation on %s', async (_, database) => {
         const { status, body } = await callRoute(route, key, entity, tenant);
         const expected = { caller, status: statusFor(route, caller), errors: undefined };
         expect({ caller, status, errors: body.errors }).toEqual(expected);
+        if (status === 403) {
+          const [code, named] = refusalFor(route, caller);
+          expect([caller, body.code, body.detail]).toEqual([caller, code, expect.stringContaining(named)]);
+        }
         if (status < 300) entity = '';
       }
     },

@@ -116,10 +116,7 @@ describe.each(databases)('tokens on %s', async (_, database) => {
     ['metadata[region]=eu&metadata[region]=us', 'metadata.region'],
     ['metadata.region=us', 'metadata.region'],
     ['metadata[]=eu', 'metadata[]'],
-    ['metadata=eu', 'metadata'],
     ['metadata=eu&metadata[region]=eu', 'metadata'],
-    ['type[region]=eu', 'type'],
-    ['colour[region]=eu', 'colour'],
     ['metadata[region=eu', 'metadata[region'],
   ])('a list rejects %s', async (query, field) => {
     const { key } = await server.tenant();
