@@ -48,7 +48,7 @@ function* includes(bytes: Buffer, form: Buffer): Steps<boolean> {
 }
 
 /** Encoded texts, each with the view in which it is searched for. */
-function* encodingsOf(text: string, bytes: Buffer): Generator<readonly [keyof Views, string]> {
+export function* encodingsOf(text: string, bytes: Buffer): Generator<readonly [keyof Views, string]> {
   // Both are found wherever they are. If other characters are escaped, the text is found where the reply is decoded.
   for (const escaped of [encodeURIComponent(text.toWellFormed()), JSON.stringify(text).slice(1, -1)])
     if (escaped !== text) yield ['folded', escaped];
@@ -64,7 +64,7 @@ function* encodingsOf(text: string, bytes: Buffer): Generator<readonly [keyof Vi
 const [zero, nine] = [0x30, 0x39];
 
 /** Lower case. Base64 has `+` and `/` or `-` and `_`. Percent-encoding has `+` or `%20` for a space. */
-const foldTable = Uint8Array.from({ length: 256 }, (_, byte) => {
+export const foldTable = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '-_ '.indexOf(String.fromCharCode(byte));
   if (at >= 0) return '+/+'.charCodeAt(at);
   return byte >= 0x41 && byte <= 0x5a ? byte + 0x20 : byte;
@@ -122,7 +122,7 @@ function collect(value: unknown, values: string[], names: string[]): void {
 }
 
 /** An escape begins with `mark`. `decode` writes what it stands for, and returns the numbers of bytes read and written. */
-interface Escape {
+export interface Escape {
   readonly mark: number;
   decode(from: Buffer, at: number, to: Buffer, end: number): readonly [number, number] | undefined;
 }
@@ -163,7 +163,7 @@ function numberAt(bytes: Buffer, from: number, to: number): number | undefined {
   return number;
 }
 
-const percentEscape: Escape = {
+export const percentEscape: Escape = {
   mark: 0x25,
   decode: (from, at, to, end) => {
     const byte = numberAt(from, at + 1, at + 3);
@@ -178,7 +178,7 @@ const jsonEscapes: ReadonlyMap<number, number> = new Map(
   Array.from('"\\/bfnrt', (name) => [name.charCodeAt(0), JSON.parse(`"\\${name}"`).charCodeAt(0)]),
 );
 
-const jsonEscape: Escape = {
+export const jsonEscape: Escape = {
   mark: 0x5c,
   decode: (from, at, to, end) => {
     const character = jsonEscapes.get(from[at + 1] as number);
@@ -196,6 +196,6 @@ const jsonEscape: Escape = {
 };
 
 /** The code unit of `\uXXXX`. */
-function unitAt(bytes: Buffer, at: number): number | undefined {
+export function unitAt(bytes: Buffer, at: number): number | undefined {
   return bytes[at] === 0x5c && bytes[at + 1] === 0x75 ? numberAt(bytes, at + 2, at + 6) : undefined;
 }

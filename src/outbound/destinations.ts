@@ -12,6 +12,7 @@ import {
   type HttpConnection,
   type OutboundReply,
   type OutboundRequest,
+  type StreamedReply,
 } from './http-connection.ts';
 import { CircuitBreakers, type EndAttempt, Slots, type SlotUser } from './limits.ts';
 
@@ -27,7 +28,12 @@ export interface Lease {
   isOpen(): boolean;
   /** See `HttpConnection.exchange`. */
   exchange(request: OutboundRequest, limit?: BodyLimit): Promise<OutboundReply>;
-  /** Returns the connection for reuse, if it is usable. */
+  /**
+   * See `HttpConnection.stream`. `timeout` of `open` is that until the head of the reply, and each `next` has it again, up to
+   * an hour in all.
+   */
+  stream(request: OutboundRequest): Promise<StreamedReply>;
+  /** Returns the connection for reuse, if it is usable. Otherwise closes it. */
   release(): void;
 }
 
@@ -58,6 +64,7 @@ const maxIdlePerTenant = 50;
 /** Servers close idle connections after 5 seconds or more. */
 const maxIdle = 4_000;
 const connectTimeout = 10_000;
+const maxStream = 3_600_000;
 const setting = 'add it to SALLYPORT_DESTINATION_NETWORKS';
 
 interface Idle {
@@ -102,19 +109,33 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
         clearTimeout(timer);
         if (isNew) endConnecting('answered');
         const rest = Math.max(1, timeout - (now() - began));
+        const within = (milliseconds: number) => {
+          clearTimeout(timer);
+          timer = setTimeout(() => deadline.abort(), milliseconds);
+        };
+        const answered = async <T>(reply: Promise<T>): Promise<T> => {
+          // Not before: the caller has recorded that it sends the request, which may have taken long.
+          within(rest);
+          try {
+            return await reply;
+          } finally {
+            // A reply that is too large or not valid is an answer: it may repeat what the caller has sent.
+            const isAnswered = connection.hasAnswered && !signal.aborted;
+            endExchange(isAnswered ? 'answered' : 'failed');
+            endConnecting(isAnswered ? 'answered' : undefined);
+          }
+        };
         return {
           isOpen: () => connection.isOpen,
-          exchange: async (request, limit) => {
-            // Not before: the caller has recorded that it sends the request, which may have taken long.
-            timer = setTimeout(() => deadline.abort(), rest);
-            try {
-              return await connection.exchange(request, signal, limit);
-            } finally {
-              // A reply that is too large or not valid is an answer: it may repeat what the caller has sent.
-              const isAnswered = connection.hasAnswered && !signal.aborted;
-              endExchange(isAnswered ? 'answered' : 'failed');
-              endConnecting(isAnswered ? 'answered' : undefined);
-            }
+          exchange: (request, limit) => answered(connection.exchange(request, signal, limit)),
+          stream: async (request) => {
+            const end = now() + maxStream;
+            const reply = await answered(connection.stream(request, signal));
+            const next = () => {
+              within(Math.max(1, Math.min(timeout, end - now())));
+              return reply.next().finally(() => clearTimeout(timer));
+            };
+            return { ...reply, next };
           },
           release: () => {
             clearTimeout(timer);

@@ -22,7 +22,13 @@ export interface OutboundRequest {
   /** Path and query, escaped. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
+  readonly body?: string | Uint8Array | undefined;
+}
+
+/** The head of a reply, whose body is read as it arrives. */
+export interface StreamedReply extends Omit<OutboundReply, 'body'> {
+  /** The next bytes of the body, or undefined at its end. Throws `ExchangeError` as `exchange`. Call it again only then. */
+  next(): Promise<Buffer | undefined>;
 }
 
 export interface OutboundReply {
@@ -123,12 +129,19 @@ const maxInterim = 5;
 /** Neither a header of the request nor its path can start another line. */
 const lineBreak = /[\r\n\0]/;
 
+/** A stream is read no further while more bytes than this were not passed on. */
+const maxUnread = 65_536;
+/** Limits the time to read many small chunks that arrive together. */
+const maxChunksAtOnce = 2000;
+
 /** Waits for more bytes at each `yield`. With promises, the lines of a reply would take most of its time. */
-type Reading<T> = Generator<void, T, void>;
+type Reading<T> = Generator<undefined, T, void>;
 
 export class HttpConnection {
   #socket: Socket | undefined;
   #unsent: Uint8Array = new Uint8Array();
+  /** Follows `#unsent`. */
+  #unsentBody: Uint8Array | undefined;
   /** What arrived, in Latin-1: strings are faster to search and to cut than buffers. It is read from `#at` on. */
   #received = '';
   #at = 0;
@@ -139,6 +152,9 @@ export class HttpConnection {
   #wake: () => void = () => {};
   #isReusable = true;
   #isExchanging = false;
+  /** Whether the socket is told to read no more until what arrived was read. */
+  #isPaused = false;
+  #mayPause = false;
 
   opened(socket: Socket): void {
     this.#socket = socket;
@@ -150,6 +166,10 @@ export class HttpConnection {
       this.#received = this.#received.slice(this.#at) + chunk.toString('latin1');
       this.#at = 0;
       this.#parts++;
+      if (this.#mayPause && this.#received.length > maxUnread) {
+        this.#isPaused = true;
+        this.#socket?.pause();
+      }
       this.#wake();
     } else this.close(); // Unsolicited: the bytes would fill the memory, or be read as the next reply.
   }
@@ -166,6 +186,9 @@ export class HttpConnection {
     const rest = this.#unsent.subarray(Math.max(0, this.#socket?.write(this.#unsent) ?? 0));
     // An empty part of the buffer would refer to all of it, so the data would stay in memory.
     this.#unsent = rest.length > 0 ? rest : new Uint8Array();
+    if (rest.length > 0 || !this.#unsentBody) return;
+    [this.#unsent, this.#unsentBody] = [this.#unsentBody, undefined];
+    this.flush();
   }
 
   /** Whether another request can be sent. False if the server has closed the connection or sent something unasked. */
@@ -192,32 +215,74 @@ export class HttpConnection {
    * not valid, or has more bytes than `limit`. The body is read only if there is a `limit`. Closes the connection unless
    * the reply was complete.
    */
-  async exchange(
-    { method, path, headers, body = '' }: OutboundRequest,
-    signal: AbortSignal,
-    limit?: BodyLimit,
-  ): Promise<OutboundReply> {
+  exchange(request: OutboundRequest, signal: AbortSignal, limit?: BodyLimit): Promise<OutboundReply> {
+    return this.#whileOpen(signal, () => {
+      this.#send(request);
+      return this.#run(this.#readReply(limit));
+    });
+  }
+
+  /**
+   * Sends the request and reads the head of the reply. The bytes of the body are read by `next`, and the socket waits
+   * while they are not. If `signal` aborts, the connection is closed and `next` throws. The caller closes the connection
+   * unless it has read the end.
+   */
+  async stream(request: OutboundRequest, signal: AbortSignal): Promise<StreamedReply> {
+    let isReusable = false;
+    const { status, headers, reading } = await this.#whileOpen(signal, async () => {
+      this.#mayPause = true;
+      this.#send(request);
+      const head = await this.#run(this.#readHeadOfReply());
+      isReusable = this.#isReusable;
+      // Until the end of the body.
+      this.#isReusable = false;
+      return head;
+    }, true);
+    const parts = this.#bodyParts(reading);
+    const next = () =>
+      this.#whileOpen(signal, async () => {
+        const part = await this.#run(this.#nextPart(parts));
+        if (part) return part;
+        this.#mayPause = false;
+        this.#isReusable = isReusable && !this.#hasEnded;
+        return undefined;
+      }, true);
+    return { status, headers, next };
+  }
+
+  #send({ method, path, headers, body = '' }: OutboundRequest): void {
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+    lines.unshift(`${method} ${path} HTTP/1.1`);
+    if (lines.some((line) => lineBreak.test(line))) throw new Error('a header or the path has a line break');
+    const head = `${lines.join('\r\n')}\r\n\r\n`;
+    this.#unsent = Buffer.from(typeof body === 'string' ? head + body : head);
+    // A copy of a large body would take as much memory again.
+    if (typeof body !== 'string') this.#unsentBody = body;
+    this.flush();
+  }
+
+  /** Closes the connection if the work fails, or unless it can be used again or `continues`. */
+  async #whileOpen<T>(signal: AbortSignal, work: () => Promise<T>, continues = false): Promise<T> {
     const late = new ExchangeError('no complete reply in time', true);
     const abort = () => this.ended(late);
     signal.addEventListener('abort', abort, { once: true });
+    if (!this.#isExchanging) this.#parts = 0;
     this.#isExchanging = true;
-    this.#parts = 0;
+    let isOver = true;
     try {
       if (signal.aborted) throw late;
-      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-      lines.unshift(`${method} ${path} HTTP/1.1`);
-      if (lines.some((line) => lineBreak.test(line)))
-        throw new Error('a header or the path has a line break');
-      this.#unsent = Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`);
-      this.flush();
-      return await this.#run(this.#readReply(limit));
+      const result = await work();
+      isOver = !continues || result === undefined;
+      return result;
     } catch (error) {
       this.#isReusable = false;
       throw error instanceof ExchangeError ? error : new ExchangeError((error as Error).message);
     } finally {
       signal.removeEventListener('abort', abort);
-      this.#isExchanging = false;
-      if (!this.isOpen) this.close();
+      if (isOver) {
+        this.#isExchanging = false;
+        if (!this.isOpen) this.close();
+      }
     }
   }
 
@@ -238,6 +303,12 @@ export class HttpConnection {
   }
 
   *#readReply(limit: BodyLimit | undefined): Reading<OutboundReply> {
+    const { status, headers, reading } = yield* this.#readHeadOfReply();
+    if (!limit && reading !== 0) this.#isReusable = false;
+    return { status, headers, body: limit && (yield* this.#readBody(reading, limit)) };
+  }
+
+  *#readHeadOfReply() {
     const { status, headers } = yield* this.#readHead();
     const reading = bodyOf(status, headers);
     if (headers.connection?.toLowerCase().includes('close') || reading === untilClose)
@@ -246,8 +317,42 @@ export class HttpConnection {
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = headers;
     if ((status === 204 || status === 304) && (length !== '0' || encoding !== undefined))
       this.#isReusable = false;
-    if (!limit && reading !== 0) this.#isReusable = false;
-    return { status, headers, body: limit && (yield* this.#readBody(reading, limit)) };
+    return { status, headers, reading };
+  }
+
+  /** What has arrived of the body. Yields nothing at its end. */
+  *#bodyParts(reading: BodyLength): Generator<string | undefined, void, void> {
+    for (;;) {
+      let left = reading === 'chunked' ? yield* this.#readChunkLength() : reading;
+      if (left === 0) return;
+      while (left > 0 && (yield* this.#arrives(left === untilClose))) {
+        const from = this.#at;
+        this.#at = Math.min(this.#received.length, from + left);
+        left -= this.#at - from;
+        yield this.#received.slice(from, this.#at);
+      }
+      if (reading !== 'chunked') return;
+      if ((yield* this.#readLine(2)) !== '') throw new ExchangeError('the reply has an invalid chunk');
+    }
+  }
+
+  /** The next bytes: all that have arrived, up to a number of chunks. Undefined at the end of the body. */
+  *#nextPart(parts: Generator<string | undefined, void, void>): Reading<Buffer | undefined> {
+    let text = '';
+    for (let count = 0; count < maxChunksAtOnce; ) {
+      if (this.#isAllRead && this.#isPaused) {
+        this.#isPaused = false;
+        this.#socket?.resume();
+      }
+      const { done, value } = parts.next();
+      if (done) break;
+      if (value !== undefined) {
+        text += value;
+        count++;
+      } else if (text === '') yield;
+      else break;
+    }
+    return text === '' ? undefined : Buffer.from(text, 'latin1');
   }
 
   *#readHead(): Reading<{ status: number; headers: Record<string, string> }> {
