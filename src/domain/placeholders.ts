@@ -8,10 +8,12 @@ import {
 } from './destination.ts';
 import { minEcho } from './echoes.ts';
 import { fail } from './error.ts';
+import { cut } from './escape.ts';
 import { maxFormFields, parseForm } from './form.ts';
 import { jsonError } from './json-errors.ts';
 import { jsonLimitError } from './json-limits.ts';
 import { findInexactNumber } from './number-precision.ts';
+import { findMismatch } from './request-schema.ts';
 import type { Steps } from './steps.ts';
 
 const placeholder = /^\{\{\s*token:\s*([A-Za-z0-9._:-]{3,200})\s*\}\}$/;
@@ -22,13 +24,16 @@ export interface CallerRequest {
   readonly path: string;
   readonly query: URLSearchParams;
   readonly headers: ReadonlyMap<string, string>;
-  readonly body: { readonly type: 'json' | 'form'; readonly text: string } | undefined;
+  readonly body:
+    | { readonly type: 'json' | 'form'; readonly text: string }
+    | { readonly type: 'any'; readonly bytes: Uint8Array }
+    | undefined;
 }
 
 export interface FilledRequest {
   readonly path: string;
   readonly headers: Record<string, string>;
-  readonly body: string | undefined;
+  readonly body: string | Uint8Array | undefined;
   /** The inserted texts. None of them may be in the reply. */
   readonly inserted: readonly string[];
 }
@@ -39,16 +44,36 @@ export interface PreparedRequest {
   fill(dataOf: (token: string) => unknown): FilledRequest;
 }
 
+/** A part of a request that `GET /proxy` does not list. */
+export function unlisted(what: string) {
+  const detail = `The destination does not list ${what}. \`GET /proxy\` returns what it lists.`;
+  return fail('request_not_listed', { detail });
+}
+
 /** Finds the placeholders. Throws `request_not_listed`, `placeholder_not_allowed` or `validation_failed`. */
 export function* prepareRequest(listed: DestinationRequest, request: CallerRequest): Steps<PreparedRequest> {
   const { path, query, headers } = request;
   const names = [...query.keys()];
-  if (names.some((name) => !listed.query.includes(name)) || new Set(names).size < names.length)
-    throw fail('request_not_listed');
+  const unknown = names.find((name) => !listed.query.includes(name));
+  if (unknown !== undefined) throw unlisted(`the parameter ${cut(unknown, 200)} for this request`);
+  if (new Set(names).size < names.length) throw unlisted('the same parameter twice');
+  const anyBody = request.body?.type === 'any' ? request.body.bytes : undefined;
   const body =
-    request.body &&
-    (request.body.type === 'json' ? yield* jsonBody(request.body.text) : formBody(request.body.text));
+    request.body?.type === 'json'
+      ? yield* jsonBody(request.body.text)
+      : request.body?.type === 'form'
+        ? formBody(request.body.text)
+        : undefined;
   yield;
+  if (listed.schema) {
+    if (!body) throw unlisted('this request without a body');
+    const isForm = request.body?.type === 'form';
+    const mismatch = yield* findMismatch(listed.schema, body.value(), isForm);
+    if (mismatch) {
+      const place = mismatch.at ? `\`${cut(mismatch.at, 200)}\` of the body` : 'the body';
+      throw unlisted(`this body: ${place} ${mismatch.message}`);
+    }
+  }
   const found: { readonly at: Placeholder; readonly token: string }[] = [];
   const taken = (at: Placeholder, value: unknown): boolean => {
     const text = typeof value === 'string' ? value : '';
@@ -96,7 +121,7 @@ export function* prepareRequest(listed: DestinationRequest, request: CallerReque
         if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
         else body?.replace(at.at, () => value);
       }
-      return { path: path + search, headers: filled, body: body?.write(), inserted };
+      return { path: path + search, headers: filled, body: anyBody ?? body?.write(), inserted };
     },
   };
 }
@@ -129,6 +154,8 @@ function valueFor({ at, from, prefix = '' }: Placeholder, data: unknown): unknow
 
 /** A body that was parsed, to be written anew: the destination reads exactly what was checked. */
 interface Body {
+  /** For the schema. A form is an object of strings. */
+  value(): unknown;
   /** Replaces the value at a place by the result of `by`, if that is defined. Ignores a place without a value. */
   replace(at: string, by: (value: unknown) => unknown): void;
   /** All names and texts. */
@@ -162,6 +189,7 @@ function* jsonBody(text: string): Steps<Body> {
       const next = value === undefined ? undefined : by(value);
       if (next !== undefined) (parent as Record<string, unknown>)[last] = next;
     },
+    value: () => root,
     texts: () => namesAndTexts(root),
     write: () => JSON.stringify(root),
   };
@@ -191,6 +219,7 @@ function formBody(text: string): Body {
       const next = value === null ? undefined : by(value);
       if (name !== undefined && next !== undefined) fields.set(name, String(next));
     },
+    value: () => Object.fromEntries(fields),
     texts: () => [...fields].flat(),
     write: () => fields.toString(),
   };

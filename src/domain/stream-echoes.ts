@@ -2,7 +2,7 @@
  * Finds texts in a stream, before the first byte of one has been passed on. All forms of all texts are searched for at
  * once (Aho-Corasick), so the time is linear, and only bytes with which a form can begin are held back.
  */
-import { encodingsOf, type Escape, foldTable, jsonEscape, minEcho, percentEscape, unitAt } from './echoes.ts';
+import { type Escape, encodingsOf, foldTable, jsonEscape, minEcho, percentEscape, unitAt } from './echoes.ts';
 import type { Steps } from './steps.ts';
 
 /** Thrown when a text was found. */
@@ -17,7 +17,10 @@ const isSpace = (byte: number) => byte === 0x20 || (byte >= 9 && byte <= 13);
 
 /** Bytes as they are compared: folded, without white space. */
 function compact(text: string): Uint8Array {
-  return Uint8Array.from(Buffer.from(text).filter((byte) => !isSpace(byte)), (byte) => foldTable[byte] as number);
+  return Uint8Array.from(
+    Buffer.from(text).filter((byte) => !isSpace(byte)),
+    (byte) => foldTable[byte] as number,
+  );
 }
 
 function* formsOf(texts: Iterable<string>): Generator<Uint8Array> {
@@ -135,9 +138,9 @@ class Unescaped {
   #rest = Buffer.alloc(0);
   readonly #decoded = Buffer.alloc(16);
 
-  constructor(layer: Layer, escape: Escape, isIncomplete: (bytes: Buffer, at: number) => boolean) {
+  constructor(layer: Layer, kind: Escape, isIncomplete: (bytes: Buffer, at: number) => boolean) {
     this.layer = layer;
-    this.#escape = escape;
+    this.#escape = kind;
     this.#isIncomplete = isIncomplete;
   }
 
@@ -164,7 +167,9 @@ class Unescaped {
       }
       const decoded = isMark ? this.#escape.decode(bytes, at, this.#decoded, 0) : undefined;
       if (!decoded) this.layer.push(byte, first + at);
-      else for (let each = 0; each < decoded[1]; each++) this.layer.push(this.#decoded[each] as number, first + at);
+      else
+        for (let each = 0; each < decoded[1]; each++)
+          this.layer.push(this.#decoded[each] as number, first + at);
       at += decoded?.[0] ?? 1;
     }
     return this.layer.heldFrom;

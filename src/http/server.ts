@@ -51,7 +51,7 @@ export function listen(routes: readonly Route[], context: HandlerContext, option
   const peerOf = (request: Request) => server.requestIP(request)?.address;
   const connections: Connections = {
     senderOf: clientAddressOf(peerOf, trusts, context.log),
-    keepOpen: (request) => server.timeout(request, longestResponse),
+    keepOpen: (request, always) => server.timeout(request, always ? 0 : longestResponse),
   };
   const unknownPath: BunHandler = (request) => {
     const requestInfo = new RequestInfo(request, connections);

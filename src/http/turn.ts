@@ -12,6 +12,7 @@ import { inOwnTurn, refusalOf, responseTo } from './pipeline/finish-request.ts';
 import type { Release } from './pipeline/quota.ts';
 import {
   bodyLimit,
+  declaredLength,
   inputSteps,
   isChunked,
   largeBody,
@@ -110,8 +111,12 @@ class Turn implements Applicant {
    */
   beginBody(): void {
     const { bodyLimit, hasBody, request } = this;
-    if (hasBody && (isChunked(request) || memoryOfBody(request, bodyLimit) === 0))
+    if (hasBody && !this.#mayBeLarger && (isChunked(request) || memoryOfBody(request, bodyLimit) === 0))
       this.#receiving = receiveBody(request, bodyLimit);
+  }
+
+  get #mayBeLarger(): boolean {
+    return this.route.largerBody !== undefined && (declaredLength(this.request) ?? 0) > this.bodyLimit;
   }
 
   /** Throws as soon as too many bytes or chunks arrive. While they do, awaited work does not end. */
@@ -155,9 +160,12 @@ class Turn implements Applicant {
   async readBody(): Promise<Call> {
     const { app, request, requestInfo, route } = this;
     const caller = this.#caller;
-    const memory = memoryOfBody(request, this.bodyLimit);
+    const larger = this.#mayBeLarger ? await route.largerBody?.(caller, request, app) : undefined;
+    const limit = larger ?? this.bodyLimit;
+    // A larger body is not parsed: it is in memory as it arrives, and as a whole.
+    const memory = larger ? 2 * (declaredLength(request) ?? 0) : memoryOfBody(request, limit);
     if (memory > 0) app.memory.for(caller, requestInfo).add(memory);
-    this.#receiving ??= receiveBody(request, this.bodyLimit);
+    this.#receiving ??= receiveBody(request, limit);
     const received = await this.#receiving;
     if (received.failure && isChunked(request)) throw received.failure;
     this.#isRead = received.failure === undefined;

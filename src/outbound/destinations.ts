@@ -96,26 +96,20 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
       const endConnecting = breakers.begin(target.id);
       let endExchange: EndAttempt = () => {};
       let leave = () => {};
-      // `AbortSignal.timeout` would stay in memory until it aborts, long after most requests.
-      const deadline = new AbortController();
+      const deadline = new Deadline();
       const { signal } = deadline;
-      let timer: Timer | undefined;
       try {
         endExchange = breakers.begin(`${target.id} ${target.applicationId}`);
         leave = await slots.enter(target, Math.min(timeout, connectTimeout));
         const began = now();
-        timer = setTimeout(() => deadline.abort(), Math.min(timeout, connectTimeout));
+        deadline.set(Math.min(timeout, connectTimeout));
         const { name, connection, isNew } = await connected(target, signal);
-        clearTimeout(timer);
+        deadline.clear();
         if (isNew) endConnecting('answered');
-        const rest = Math.max(1, timeout - (now() - began));
-        const within = (milliseconds: number) => {
-          clearTimeout(timer);
-          timer = setTimeout(() => deadline.abort(), milliseconds);
-        };
+        const rest = timeout - (now() - began);
         const answered = async <T>(reply: Promise<T>): Promise<T> => {
           // Not before: the caller has recorded that it sends the request, which may have taken long.
-          within(rest);
+          deadline.set(rest);
           try {
             return await reply;
           } finally {
@@ -129,16 +123,11 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
           isOpen: () => connection.isOpen,
           exchange: (request, limit) => answered(connection.exchange(request, signal, limit)),
           stream: async (request) => {
-            const end = now() + maxStream;
             const reply = await answered(connection.stream(request, signal));
-            const next = () => {
-              within(Math.max(1, Math.min(timeout, end - now())));
-              return reply.next().finally(() => clearTimeout(timer));
-            };
-            return { ...reply, next };
+            return withDeadlines(reply, deadline, timeout, now() + maxStream, now);
           },
           release: () => {
-            clearTimeout(timer);
+            deadline.clear();
             leave();
             endExchange();
             endConnecting();
@@ -146,7 +135,7 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
           },
         };
       } catch (error) {
-        clearTimeout(timer);
+        deadline.clear();
         // Until the system gives up, the attempt counts, so that sockets to a destination are limited.
         if (error instanceof ConnectTimeout) void error.attempt.finally(leave);
         else leave();
@@ -161,6 +150,41 @@ export function outboundDestinations({ allowPrivate, resolve, now, onFailure }: 
     suspended: () => [...new Set(breakers.suspended().map((name) => name.split(' ')[0] as string))],
     close: () => idle.close(),
   };
+}
+
+/** Aborts once. `AbortSignal.timeout` would stay in memory until it aborts, long after most requests. */
+class Deadline {
+  readonly #controller = new AbortController();
+  #timer: Timer | undefined;
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** In milliseconds from now. Replaces an earlier one. */
+  set(milliseconds: number): void {
+    this.clear();
+    this.#timer = setTimeout(() => this.#controller.abort(), Math.max(1, milliseconds));
+  }
+
+  clear(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Each part has `timeout` milliseconds to arrive, and all have until `end`. */
+function withDeadlines(
+  reply: StreamedReply,
+  deadline: Deadline,
+  timeout: number,
+  end: number,
+  now: () => number,
+): StreamedReply {
+  const next = () => {
+    deadline.set(Math.min(timeout, end - now()));
+    return reply.next().finally(() => deadline.clear());
+  };
+  return { ...reply, next };
 }
 
 /** Connections that wait for the next request, at most `maxIdlePerTenant` of a tenant. */

@@ -229,24 +229,32 @@ export class HttpConnection {
    */
   async stream(request: OutboundRequest, signal: AbortSignal): Promise<StreamedReply> {
     let isReusable = false;
-    const { status, headers, reading } = await this.#whileOpen(signal, async () => {
-      this.#mayPause = true;
-      this.#send(request);
-      const head = await this.#run(this.#readHeadOfReply());
-      isReusable = this.#isReusable;
-      // Until the end of the body.
-      this.#isReusable = false;
-      return head;
-    }, true);
+    const { status, headers, reading } = await this.#whileOpen(
+      signal,
+      async () => {
+        this.#mayPause = true;
+        this.#send(request);
+        const head = await this.#run(this.#readHeadOfReply());
+        isReusable = this.#isReusable;
+        // Until the end of the body.
+        this.#isReusable = false;
+        return head;
+      },
+      true,
+    );
     const parts = this.#bodyParts(reading);
     const next = () =>
-      this.#whileOpen(signal, async () => {
-        const part = await this.#run(this.#nextPart(parts));
-        if (part) return part;
-        this.#mayPause = false;
-        this.#isReusable = isReusable && !this.#hasEnded;
-        return undefined;
-      }, true);
+      this.#whileOpen(
+        signal,
+        async () => {
+          const part = await this.#run(this.#nextPart(parts));
+          if (part) return part;
+          this.#mayPause = false;
+          this.#isReusable = isReusable && !this.#hasEnded;
+          return undefined;
+        },
+        true,
+      );
     return { status, headers, next };
   }
 

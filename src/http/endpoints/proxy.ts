@@ -1,27 +1,30 @@
 /** Sends a request to a destination and inserts the data of tokens on the way. The caller never sees the data. */
 import { z } from 'zod';
 import { entryOf } from '../../audit/trail.ts';
-import { type DestinationRequest, isPlainPath, matchesPath } from '../../domain/destination.ts';
-import { echoes } from '../../domain/echoes.ts';
-import { Failure, fail, orNotFound } from '../../domain/error.ts';
-import { jsonLimitError } from '../../domain/json-limits.ts';
 import {
-  type CallerRequest,
-  type FilledRequest,
-  prepareRequest,
-  selectParts,
-} from '../../domain/placeholders.ts';
+  type Destination,
+  type DestinationRequest,
+  headerPrefix,
+  isPlainPath,
+  matchesPath,
+  maxTimeout,
+  streamed,
+} from '../../domain/destination.ts';
+import { type Failure, fail, orNotFound } from '../../domain/error.ts';
+import { cut } from '../../domain/escape.ts';
+import { type CallerRequest, prepareRequest, unlisted } from '../../domain/placeholders.ts';
 import { holds, type Principal, permit, usableDestinations } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
-import { inTurns, nextTurn, runSteps, type Steps } from '../../domain/steps.ts';
+import { nextTurn, runSteps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
-import type { OutboundReply } from '../../outbound/http-connection.ts';
-import type { NewEntry, StoredDestination, StoredToken, StoreTransaction } from '../../store/store.ts';
+import type { NewEntry, StoredToken, StoreTransaction } from '../../store/store.ts';
 import { isLimited, spendUse } from '../admit.ts';
 import { defaultKeyChallenge } from '../pipeline/problem.ts';
 import {
   bodyLimit,
+  formType,
   isContentType,
+  jsonTypes,
   largeBody,
   type ReceivedBody,
   type RoutedRequest,
@@ -35,11 +38,11 @@ import {
   type Reply,
   readEndpoint,
 } from '../pipeline/route.ts';
+import { sendUse } from './proxy-reply.ts';
+import type { Use } from './proxy-use.ts';
 
 const maxBody = 1_048_576;
-/** Bytes of memory per byte of a reply: what arrived, its text, its value, and the response. */
-const replyCost = 4;
-const maxInFlight = 50;
+const maxAnyBody = 32 * maxBody;
 /** Requests start over if a destination or token was changed between the check and the transaction. */
 const maxAttempts = 3;
 
@@ -77,6 +80,7 @@ function proxyEndpoint(name: string, method: string): Endpoint {
     isRaw: true,
     conventions,
     bodyLimit: maxBody,
+    largerBody: sizeOfAny,
     replies: { 200: { description: 'The status and the listed parts of the reply of the destination.' } },
     failures: [
       ...(['not_found', 'quarantined', 'request_not_listed', 'placeholder_not_allowed'] as const),
@@ -92,7 +96,9 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
   for (let attempt = 0; attempt < maxAttempts; attempt++) {
     const use = await check(call, context);
     const { tenantId, applicationId } = principal;
-    const { id, origin, ca, client_certificate: certificate, timeout } = use.destination;
+    const { id, origin, ca, client_certificate: certificate, max_in_flight: maxInFlight } = use.destination;
+    const timeout =
+      use.listed.reply === streamed ? use.destination.timeout : Math.min(use.destination.timeout, maxTimeout);
     const { privateKey } = use.secrets;
     const version = versionOf(use.destination);
     const parties = { tenantId, id, applicationId, maxInFlight };
@@ -120,7 +126,7 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
     }
     if (!entry) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
-    return send(call, use, entry, lease, observe, context);
+    return sendUse({ call, use, entry, lease, observe, context });
   }
   throw changing();
 }
@@ -140,16 +146,6 @@ function changing() {
 
 const hasMaxUses = ({ token }: StoredToken) => token.max_uses !== undefined;
 
-/** A request that was checked and can be sent. */
-interface Use {
-  readonly destination: StoredDestination;
-  readonly secrets: ReturnType<StoredDestination['secrets']>;
-  readonly listed: DestinationRequest;
-  /** In the order of their ids, so that all transactions lock them in the same order. */
-  readonly tokens: readonly StoredToken[];
-  readonly filled: FilledRequest;
-}
-
 async function check(call: Call, context: HandlerContext): Promise<Use> {
   const { principal } = call;
   const request = call.request as RoutedRequest;
@@ -157,17 +153,17 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
   const found = await context.store.destinations.named(principal.tenantId, name);
   // A request without tokens also uses the secrets of the destination, so it needs a rule, too.
   const destination = orNotFound(found && usableDestinations(principal).has(found.id) && found);
-  const listed = destination.requests.find(
-    (one) => one.method === request.method && matchesPath(one.path, path),
-  ) as DestinationRequest | undefined;
-  if (!listed) throw fail('request_not_listed');
+  const listed = listedFor(destination, request.method, path);
   const body = call.body as ReceivedBody | undefined;
-  const preparing = prepareRequest(listed, callerRequest(request, body, path, search));
+  const received = callerRequest(listed, request, body, path, search);
+  const preparing = prepareRequest(listed, received);
   const { length = 0 } = body?.bytes ?? {};
-  const prepared =
-    length > largeBody ? await context.longWork.run(principal, preparing) : runSteps(preparing);
-  if (prepared.tokens.length > 0 && length > bodyLimit)
-    throw fail('too_large', { detail: `A body with placeholders may have at most ${bodyLimit} bytes.` });
+  const isLong = length > largeBody && received.body?.type !== 'any';
+  const prepared = isLong ? await context.longWork.run(principal, preparing) : runSteps(preparing);
+  requireListedHeaders(destination, listed, received.headers);
+  const size = length + path.length + search.length + sizeOf(received.headers);
+  if (prepared.tokens.length > 0 && size > bodyLimit)
+    throw fail('too_large', { detail: `A request with placeholders may have at most ${bodyLimit} bytes.` });
   const reserve = context.memory.reserverFor(call);
   const tokens = await Promise.all(
     prepared.tokens
@@ -183,41 +179,6 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
   }
   const filled = prepared.fill((token) => data.get(token));
   return { destination, secrets: destination.secrets(), listed, tokens, filled };
-}
-
-/** The name of the destination and the path. Bun resolves dot segments before, so what is matched is what is sent. */
-function targetOf({ url, params }: RoutedRequest) {
-  const [, name, path = '', search = ''] =
-    /^https?:\/\/[^/]+\/proxy\/([a-z0-9-]{1,50})(\/[^?#]*)(\?[^#]*)?$/.exec(url) ?? [];
-  if (name === undefined || name !== params?.name || !isPlainPath(path)) throw fail('request_not_listed');
-  return { name, path, search };
-}
-
-function callerRequest(
-  { headers }: Request,
-  received: ReceivedBody | undefined,
-  path: string,
-  search: string,
-): CallerRequest {
-  if (received?.failure) throw received.failure;
-  if (!received && Number(headers.get('content-length') ?? 0) > 0)
-    throw fail('validation_failed', { errors: { body: ['cannot be sent with GET or DELETE'] } });
-  const query = new URLSearchParams(search);
-  const given = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));
-  // It has the key of the caller.
-  if (!given.has('svc-api-key')) given.delete('authorization');
-  if (!received || received.bytes.length === 0) return { path, query, headers: given, body: undefined };
-  const contentType = headers.get('content-type');
-  const type = isContentType(['application/json'], contentType)
-    ? 'json'
-    : isContentType(['application/x-www-form-urlencoded'], contentType)
-      ? 'form'
-      : undefined;
-  if (!type)
-    throw fail('unsupported_media_type', {
-      detail: 'Send the body as `application/json` or `application/x-www-form-urlencoded`.',
-    });
-  return { path, query, headers: given, body: { type, text: readText(received.bytes) } };
 }
 
 function permitUse(principal: Principal, { id, container, token }: StoredToken, destination: string): void {
@@ -270,113 +231,86 @@ async function spendTokenUse(tenant: string, token: StoredToken, tx: StoreTransa
   return orNotFound(left);
 }
 
-async function send(
-  call: Call,
-  use: Use,
-  entry: NewEntry,
-  lease: Lease,
-  observe: (outcome: string) => void,
-  context: HandlerContext,
-): Promise<Reply> {
-  const { destination, listed, filled, secrets } = use;
-  const added = Object.entries(secrets.headers).map(([name, value]) => [name, value.reveal()] as const);
-  const parts = listed.reply === 'stream' ? [] : listed.reply;
-  const wantsBody = parts.some((part) => !part.startsWith('header:'));
-  let status: number | undefined;
-  let failure: Failure | undefined;
-  try {
-    const request = {
-      method: listed.method,
-      path: filled.path,
-      headers: { ...outboundHeaders(call, use), ...filled.headers, ...Object.fromEntries(added) },
-      body: filled.body,
-    };
-    const more = context.memory.reserverFor(call);
-    const reserve = (bytes: number) => more(replyCost * bytes);
-    const exchange = lease.exchange(request, wantsBody ? { bytes: maxBody, reserve } : undefined);
-    const reply = await exchange.finally(lease.release);
-    ({ status } = reply);
-    // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
-    const hidden = added.flatMap(([, value]) => [value, ...value.split(' ')]);
-    return await replyFrom(reply, parts, [...filled.inserted, ...hidden], destination.name);
-  } catch (error) {
-    const isTimeout = (error as { isTimeout?: boolean }).isTimeout === true;
-    failure =
-      error instanceof Failure
-        ? error
-        : fail(isTimeout ? 'destination_timeout' : 'destination_failed', {
-            sent: true,
-            expected: true,
-            cause: error,
-          });
-    throw failure;
-  } finally {
-    observe(failure?.code ?? 'replied');
-    await context.trail.record([{ kind: 'outcome', use: entry, status, reason: failure?.code }]);
+/** The name of the destination and the path. Bun resolves dot segments before, so what is matched is what is sent. */
+function targetOf({ url, params }: RoutedRequest) {
+  const [, name, path = '', search = ''] =
+    /^https?:\/\/[^/]+\/proxy\/([a-z0-9-]{1,50})(\/[^?#]*)(\?[^#]*)?$/.exec(url) ?? [];
+  if (name === undefined || name !== params?.name || !isPlainPath(path))
+    throw unlisted('a path with escapes, semicolons or empty segments');
+  return { name, path, search };
+}
+
+/** The first request of the list that matches. Throws `request_not_listed`. */
+function listedFor({ requests }: Destination, method: string, path: string): DestinationRequest {
+  const matching = requests.filter((one) => matchesPath(one.path, path));
+  const listed = matching.find((one) => one.method === method);
+  if (listed) return listed as DestinationRequest;
+  const methods = [...new Set(matching.map((one) => one.method))].join(', ');
+  throw unlisted(
+    methods ? `the method ${method} for this path, only ${methods}` : `the path ${cut(path, 200)}`,
+  );
+}
+
+function callerRequest(
+  listed: DestinationRequest,
+  { headers }: Request,
+  received: ReceivedBody | undefined,
+  path: string,
+  search: string,
+): CallerRequest {
+  if (received?.failure) throw received.failure;
+  if (!received && Number(headers.get('content-length') ?? 0) > 0)
+    throw fail('validation_failed', { errors: { body: ['cannot be sent with GET or DELETE'] } });
+  const query = new URLSearchParams(search);
+  const given = new Map([...headers].map(([name, value]) => [name.toLowerCase(), value]));
+  // It has the key of the caller.
+  if (!given.has('svc-api-key')) given.delete('authorization');
+  const passed = { path, query, headers: given };
+  if (!received || received.bytes.length === 0) return { ...passed, body: undefined };
+  if (listed.body === 'any') return { ...passed, body: { type: 'any', bytes: received.bytes } };
+  const contentType = headers.get('content-type');
+  const isJson = isContentType(jsonTypes, contentType);
+  if (!isJson && !isContentType([formType], contentType))
+    throw fail('unsupported_media_type', {
+      detail: 'Send the body as `application/json` or `application/x-www-form-urlencoded`.',
+    });
+  return { ...passed, body: { type: isJson ? 'json' : 'form', text: readText(received.bytes) } };
+}
+
+/** The bytes that the body may have, if it is passed on unchanged. */
+async function sizeOfAny(
+  principal: Principal,
+  request: RoutedRequest,
+  { store }: HandlerContext,
+): Promise<number | undefined> {
+  const { name, path } = targetOf(request);
+  const destination = await store.destinations.named(principal.tenantId, name);
+  if (!destination || !usableDestinations(principal).has(destination.id)) return undefined;
+  return listedFor(destination, request.method, path).body === 'any' ? maxAnyBody : undefined;
+}
+
+/** Headers about the connection and the client, which proxies and libraries add to every request. They are dropped. */
+const droppedHeader =
+  /^(accept.*|user-agent|content-length|content-type|host|connection|keep-alive|te|transfer-encoding|expect|priority|origin|referer|sec-.*|traceparent|tracestate|baggage|forwarded|via|x-forwarded-.*|x-real-ip|svc-.*|dpop|idempotency-key)$/;
+
+/** Throws `request_not_listed` for a header that would be dropped without the caller's knowledge. */
+function requireListedHeaders(
+  { header_names, ignored_headers }: Destination,
+  { headers: listed, placeholders, body }: DestinationRequest,
+  headers: CallerRequest['headers'],
+): void {
+  const isIgnored = (name: string) =>
+    ignored_headers.some((each) => (each.endsWith('*') ? name.startsWith(each.slice(0, -1)) : name === each));
+  for (const name of headers.keys()) {
+    if (droppedHeader.test(name) || listed.includes(name) || header_names.includes(name)) continue;
+    if (placeholders.some(({ at }) => at === headerPrefix + name)) continue;
+    if (body === 'any' && name === 'content-encoding') continue;
+    if (!isIgnored(name)) throw unlisted(`the header ${cut(name, 200)} for this request`);
   }
 }
 
-function outboundHeaders(
-  { request, requestInfo }: Call,
-  { destination, filled }: Use,
-): Record<string, string> {
-  const idempotencyKey = request?.headers.get('idempotency-key');
-  const contentType = request?.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
-  return {
-    host: destination.origin.slice('https://'.length),
-    accept: 'application/json',
-    'accept-encoding': 'identity',
-    'user-agent': 'sallyport',
-    'svc-request-id': requestInfo.requestId,
-    ...(idempotencyKey && { 'idempotency-key': idempotencyKey }),
-    ...(filled.body !== undefined && contentType && { 'content-type': contentType }),
-    ...(request?.method !== 'GET' && { 'content-length': String(Buffer.byteLength(filled.body ?? '')) }),
-  };
-}
-
-/** The listed parts of the reply. Throws `destination_echoed_data` if they contain hidden texts. */
-async function replyFrom(
-  { status, headers, body }: OutboundReply,
-  reply: readonly string[],
-  hidden: readonly string[],
-  destination: string,
-): Promise<Reply> {
-  const names = reply
-    .filter((part) => part.startsWith('header:'))
-    .map((part) => part.slice('header:'.length));
-  const passed = names.flatMap((name) =>
-    headers[name] === undefined ? [] : [[name, headers[name]] as const],
-  );
-  const parts = selectParts(
-    await inTurns(jsonOf(body, headers)),
-    reply.filter((part) => !part.startsWith('header:')),
-  );
-  const values = passed.map(([, value]) => value);
-  if (await inTurns(echoes(hidden, parts, values)))
-    throw fail('destination_echoed_data', { sent: true, expected: true });
-  const own = { 'SVC-DESTINATION': destination };
-  const isEmpty = parts === undefined || [204, 205, 304].includes(status);
-  return { status, headers: { ...Object.fromEntries(passed), ...own }, ...(!isEmpty && { body: parts }) };
-}
-
-/** Names of fields count, too. To parse so many takes up to ten milliseconds. */
-const maxReplyValues = 40_000;
-
-/** Undefined if the body is not JSON. Throws if it is compressed, because the request accepted no encoding. */
-function* jsonOf(body: Buffer | undefined, headers: OutboundReply['headers']): Steps<unknown> {
-  if (!body || body.length === 0) return undefined;
-  if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
-  if (!/^application\/([\w.+-]+\+)?json\b/i.test(headers['content-type'] ?? '')) return undefined;
-  const text = body.toString();
-  const problem = jsonLimitError(text, maxReplyValues);
-  if (problem !== undefined) throw new Error(`the reply ${problem}`);
-  yield;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new Error('the reply is not valid JSON');
-  }
-  yield;
-  return value;
+function sizeOf(headers: CallerRequest['headers']): number {
+  let size = 0;
+  for (const [name, value] of headers) size += name.length + value.length;
+  return size;
 }

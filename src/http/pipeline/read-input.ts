@@ -171,7 +171,7 @@ export function memoryOfBody(request: Request, limit: number): number {
 }
 
 /** Undefined if the body comes in chunks. */
-function declaredLength(request: Request): number | undefined {
+export function declaredLength(request: Request): number | undefined {
   const declared = request.headers.get('content-length');
   if (declared !== null) return Number(declared);
   return isChunked(request) ? undefined : 0;

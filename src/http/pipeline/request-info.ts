@@ -14,8 +14,8 @@ const purposeHeader = 'svc-purpose';
 /** The server's information about the connection of a request. */
 export interface Connections {
   senderOf(request: Request): Sender | undefined;
-  /** Disables the idle timeout of the connection, for a response that takes long. */
-  keepOpen(request: Request): void;
+  /** Extends the idle timeout of the connection, for a response that takes long. `always`: disables it. */
+  keepOpen(request: Request, always?: 'always'): void;
 }
 
 export const noConnections: Connections = { senderOf: () => undefined, keepOpen: () => {} };
@@ -88,8 +88,8 @@ export class RequestInfo {
   }
 
   /** Call this before work that can take longer than a connection may be idle. */
-  keepOpen(): void {
-    this.#connections.keepOpen(this.#request);
+  keepOpen(always?: 'always'): void {
+    this.#connections.keepOpen(this.#request, always);
   }
 
   /** The client's address, behind trusted proxies. */

@@ -214,6 +214,12 @@ interface KeyedEndpoint<P, Q, B> extends EndpointDocs {
    * may take long and may return any status. `body` is a `ReceivedBody`.
    */
   readonly isRaw?: true;
+  /** Only with `isRaw`: how many bytes this body may have, if it declares more than `bodyLimit`. */
+  readonly largerBody?: (
+    principal: Principal,
+    request: NonNullable<Call['request']>,
+    context: HandlerContext,
+  ) => Promise<number | undefined>;
   /** Whether a request spends no use of a limited delegation, for what a caller asks before it uses something. */
   readonly spendsNoUse?: true;
   /** Whether a DPoP proof in the request binds the new session. */
