@@ -31,7 +31,11 @@ const pages = [
 ];
 const cardPage = 'guides/collect-cards-in-a-browser.md';
 const framesPage = 'guides/frames.md';
-const destinationPages = ['guides/charge-a-card.md', 'guides/let-an-agent-use-a-secret.md'];
+const destinationPages = [
+  'guides/charge-a-card.md',
+  'guides/let-an-agent-use-a-secret.md',
+  'guides/put-a-model-behind-sallyport.md',
+];
 const guardPage = 'guides/protect-your-own-api.md';
 const gatewayPage = 'guides/authzen-behind-a-gateway.md';
 const installationsPage = 'guides/several-installations.md';
@@ -80,6 +84,7 @@ describe.skipIf(noCurl())('the commands of', () => {
         'mkdir ../shop && cd ../shop\n': '',
         'npm --prefix "$clone" run --silent build:sdk\n': '',
         'npm install --silent "$clone/sdk"\n': '',
+        'npm install --silent openai\n': `ln -s '${root}/node_modules/openai' node_modules/openai\n`,
         ...replacements,
       },
       ...rest,

@@ -45,7 +45,7 @@ const keywords: Readonly<Record<string, (value: unknown) => boolean>> = {
 export function requestSchemaError(schema: unknown): string | undefined {
   if (!isObject(schema)) return 'must be an object';
   const text = JSON.stringify(schema);
-  if (Buffer.byteLength(text) > maxBytes) return `may have at most ${maxBytes} bytes`;
+  if (new TextEncoder().encode(text).length > maxBytes) return `may have at most ${maxBytes} bytes`;
   if (!isWellFormed(schema)) return 'must be well-formed Unicode';
   if (!containsNoSecret(text)) return secretError;
   return errorIn(schema, '', 0);

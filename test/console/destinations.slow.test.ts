@@ -13,7 +13,15 @@ const secret = 'Bearer sk_live_51HhTbqF';
 const definition = {
   name: 'payments',
   origin: 'https://api.payments.example',
-  requests: [{ ...chargeRequest, reply: ['/id'] }],
+  requests: [
+    {
+      ...chargeRequest,
+      reply: ['/id'],
+      name: 'charge_card',
+      description: 'Charge a stored card.',
+      schema: { type: 'object', properties: { amount: { maximum: 500 } } },
+    },
+  ],
 };
 const rules = ['wcag2a', 'wcag2aa', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
@@ -52,6 +60,10 @@ describeConsole(
       await requests
         .getByText('inserts /card/number from /number, header:x-card from /number after "Card "')
         .waitFor();
+      for (const text of ['charge_card', 'Charge a stored card.'])
+        await requests.getByText(text, { exact: true }).waitFor();
+      await requests.getByText('Schema of the body').click();
+      await requests.getByText('"maximum": 500').waitFor();
       const users = page.getByRole('region', { name: 'Who can use it' });
       expect(await users.getByRole('link').allTextContents()).toEqual(['web shop', '/cards/']);
       await page.getByRole('region', { name: 'Uses' }).waitFor();
@@ -197,6 +209,19 @@ describeConsole(
         expect(await changes('Review changes')).toEqual(['removed: client certificate']);
         await save();
         expect((await sent())[0]).toBe(502);
+
+        await server.flush();
+        await suite.tab.navigate(`#/destinations/${body.id}`);
+        const uses = page.getByRole('region', { name: 'Last uses' });
+        await uses
+          .getByText(/^200 in \d+ ms/)
+          .first()
+          .waitFor();
+        expect(await uses.getByRole('listitem').count()).toBe(2);
+        await page.getByRole('button', { name: 'Delete…' }).click();
+        const losers = page.getByRole('dialog').getByRole('region', { name: 'Who loses it' });
+        await losers.getByText('1 application loses it').waitFor();
+        expect(await losers.getByRole('listitem').count()).toBe(1);
       },
     );
 
@@ -225,7 +250,18 @@ describeConsole(
           await page.keyboard.press('Tab');
         }
       };
-      await type('tracker', 'https://api.tracker.example', '', '', '/issues', '/title', '/text', '');
+      await type(
+        'tracker',
+        'https://api.tracker.example',
+        '',
+        '',
+        '/issues',
+        'create_issue',
+        'Create an issue.',
+        '/title',
+        '/text',
+        '',
+      );
       await page.getByRole('button', { name: 'Add header' }).click();
       await page.getByLabel('Name of header 1').focus();
       await type('x-key', 'k-1');
@@ -234,7 +270,7 @@ describeConsole(
       expect(await changes('Review and create')).toEqual([
         'added: name tracker',
         'added: origin https://api.tracker.example',
-        'added: request POST /issues: inserts /title from /text; returns the status',
+        'added: request POST /issues: inserts /title from /text; returns the status; name create_issue; description "Create an issue."',
         'added: header x-key',
         'added: timeout 25 s',
       ]);

@@ -4,10 +4,7 @@ import { type ReactNode, useState } from 'react';
 import type { Destination } from '../../../sdk/src/sallyport.ts';
 import { describeRequest } from '../../../src/domain/describe-destination.ts';
 import { ruleTitle } from '../access/grants.ts';
-import { openPeriod } from '../activity/filters.tsx';
 import { useApplications } from '../applications/application-store.ts';
-import { BarChart } from '../charts/bar-chart.tsx';
-import { NotCounted, resultBars, resultSeries } from '../charts/log-counts.tsx';
 import { announce } from '../frame/announce.ts';
 import { ConfirmDialog } from '../frame/confirm-dialog.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
@@ -20,6 +17,7 @@ import { SkeletonPage } from '../frame/skeleton.tsx';
 import { DryRun } from './dry-run.tsx';
 import { EditDestination } from './edit.tsx';
 import { useDestinations } from './stored.ts';
+import { Uses } from './uses.tsx';
 
 export function Destinations() {
   const signedIn = useSignedIn();
@@ -126,12 +124,7 @@ function DestinationView({ destination }: { destination: Destination }) {
         <div className="stack-wide">
           <Card title="Requests">
             {requests.map((request) => (
-              <li key={describeRequest(request)}>
-                <code>
-                  {request.method} {request.path}
-                </code>
-                <span className="fine">{describeRequest(request).replace(/^\S+ \S+: /, '')}</span>
-              </li>
+              <ListedRequest key={describeRequest(request)} request={request} />
             ))}
           </Card>
           <Users id={id} name={name} />
@@ -154,14 +147,37 @@ function DestinationView({ destination }: { destination: Destination }) {
           <p className="quiet">
             Requests to it fail immediately. Rules with its ID match nothing, also if the name is used again.
           </p>
+          <Losers id={id} />
         </ConfirmDialog>
       )}
     </div>
   );
 }
 
-/** The applications with a rule that names the destination. */
-function Users({ id, name }: { id: string; name: string }) {
+function ListedRequest({ request }: { request: Destination['requests'][number] }) {
+  const { name, description, schema, ...others } = request;
+  return (
+    <li>
+      {name !== undefined && <strong>{name}</strong>}
+      <code>
+        {request.method} {request.path}
+      </code>
+      {description !== undefined && <span>{description}</span>}
+      <span className="fine">{describeRequest(others).replace(/^\S+ \S+: /, '')}</span>
+      {schema && (
+        <details>
+          <summary className="fine">Schema of the body</summary>
+          <section className="snippet" aria-label={`Schema of ${name ?? request.path}`}>
+            <pre>{JSON.stringify(schema, undefined, 2)}</pre>
+          </section>
+        </details>
+      )}
+    </li>
+  );
+}
+
+/** The applications with rules that name the destination, one entry for each rule. */
+function useGrants(id: string) {
   const { applications } = useSignedIn();
   const { list, complete, error } = useApplications(applications);
   const grants = list.flatMap((application) =>
@@ -169,6 +185,35 @@ function Users({ id, name }: { id: string; name: string }) {
       .filter(({ destinations = [] }) => destinations.includes(id))
       .map((rule) => ({ application, rule, where: ruleTitle(rule) })),
   );
+  return { grants, complete, error };
+}
+
+/** Who can no longer use the destination after it was deleted. */
+function Losers({ id }: { id: string }) {
+  const { grants, complete, error } = useGrants(id);
+  const names = new Map(grants.map(({ application }) => [application.id, application.name]));
+  if (error !== undefined) return <ErrorNotice error={error} />;
+  if (!complete) return <p className="fine">Loading who can use it…</p>;
+  if (names.size === 0) return <p className="fine">No application has a rule for it.</p>;
+  return (
+    <section aria-label="Who loses it">
+      <p>
+        {plural(names.size, 'application loses', 'applications lose')} it, with their sessions and
+        delegations:
+      </p>
+      <ul className="granted">
+        {[...names].map(([application, name]) => (
+          <li key={application}>
+            <bdi>{name}</bdi>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Users({ id, name }: { id: string; name: string }) {
+  const { grants, complete, error } = useGrants(id);
   const review = (q: string) =>
     `${href('who')}?${new URLSearchParams({ q, permission: 'token:use', destination: name })}`;
   const note = complete ? 'Open a container to see sessions and delegations, too.' : 'Loading…';
@@ -189,37 +234,5 @@ function Users({ id, name }: { id: string; name: string }) {
         </li>
       ))}
     </Card>
-  );
-}
-
-const month = 30 * 86_400_000;
-
-function Uses({ id }: { id: string }) {
-  const signedIn = useSignedIn();
-  const mayRead = holds(signedIn, 'log:read');
-  const [opened] = useState(() => Date.now());
-  const query = { destination: id, operation: 'token.use', from: new Date(opened - month).toISOString() };
-  const { data } = useLoad(`uses ${id} ${mayRead}`, async (signal) =>
-    mayRead ? signedIn.api.logs.counts(query, { signal }) : undefined,
-  );
-  if (!data) return null;
-  return (
-    <section className="card" aria-label="Uses">
-      <h2>Uses, 30 days</h2>
-      <BarChart
-        title="Uses"
-        bars={resultBars(data)}
-        series={resultSeries(data)}
-        pick={(bar) => openPeriod(bar, { operation: 'token.use' })}
-        note={
-          <>
-            <p className="fine">
-              Requests with an entry in the audit log, which is written before they are sent.
-            </p>
-            <NotCounted {...data} />
-          </>
-        }
-      />
-    </section>
   );
 }

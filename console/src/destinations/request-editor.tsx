@@ -11,6 +11,8 @@ type Method = Listed['method'];
 export interface RequestDraft {
   readonly method: Method;
   readonly path: string;
+  readonly name: string;
+  readonly description: string;
   readonly placeholders: readonly PlaceholderDraft[];
   readonly query: string;
   readonly headers: string;
@@ -26,6 +28,8 @@ const emptyPlaceholder: PlaceholderDraft = { at: '', from: '', prefix: '' };
 export const emptyRequest: RequestDraft = {
   method: 'POST',
   path: '',
+  name: '',
+  description: '',
   placeholders: [emptyPlaceholder],
   query: '',
   headers: '',
@@ -35,12 +39,24 @@ export const emptyRequest: RequestDraft = {
 };
 
 export function requestDraft(listed: Listed): RequestDraft {
-  const { method, path, placeholders, query, headers, reply, ...others } = listed;
+  const {
+    method,
+    path,
+    name = '',
+    description = '',
+    placeholders,
+    query,
+    headers,
+    reply,
+    ...others
+  } = listed;
   const parts = reply === 'stream' ? [] : reply;
   return {
     others: { ...others, ...(reply === 'stream' && { reply }) },
     method,
     path,
+    name,
+    description,
     placeholders: placeholders.map((each) => ({ ...emptyPlaceholder, ...each })),
     query: query.join('\n'),
     headers: headers.join('\n'),
@@ -57,9 +73,12 @@ function entriesOf(text: string): string[] {
 }
 
 export function requestOf({ method, path, placeholders, ...lists }: RequestDraft): Listed {
+  const [name, description] = [lists.name.trim(), lists.description.trim()];
   return {
     method,
     path: path.trim(),
+    ...(name !== '' && { name }),
+    ...(description !== '' && { description }),
     placeholders: placeholders.map(({ at, from, prefix }) => ({
       at: at.trim(),
       ...(from.trim() !== '' && { from: from.trim() }),
@@ -81,6 +100,11 @@ interface Props {
   /** Undefined for the only request. */
   readonly remove: (() => void) | undefined;
 }
+
+const texts = [
+  ['name', 'Name of the request', 'create_charge'],
+  ['description', 'Description', 'Charge a card.'],
+] as const;
 
 const lists = [
   ['query', 'Query parameters', 'Names that callers may send, one per line.'],
@@ -111,6 +135,19 @@ export function RequestEditor({ request, number, error, change, remove }: Props)
           error={error('path')}
           onChange={(event) => change({ ...request, path: event.currentTarget.value })}
         />
+      </div>
+      <div className="rule-line">
+        {texts.map(([field, label, example]) => (
+          <TextInput
+            key={field}
+            className="grow"
+            label={label}
+            placeholder={example}
+            value={request[field]}
+            error={error(field)}
+            onChange={(event) => change({ ...request, [field]: event.currentTarget.value })}
+          />
+        ))}
       </div>
       <Placeholders request={request} error={error} change={change} />
       <div className="rule-line">

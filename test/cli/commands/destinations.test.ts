@@ -71,7 +71,7 @@ const withKey = (...more: string[]) => preset(...more, '--key-file', path('secre
 
 test.each([
   ['adyen', 'x-api-key'],
-  ['anthropic', 'x-api-key'],
+  ['anthropic', 'authorization'],
   ['github', 'authorization'],
   ['openai', 'authorization'],
   ['slack', 'authorization'],
