@@ -230,8 +230,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/http/run-change.ts',
-        from: "tx.record(entryOf({ kind: 'change', ...by, ...change }));",
-        to: "setTimeout(() => context.store.audit.write([entryOf({ kind: 'change', ...by, ...change })]).catch(() => {}));",
+        from: "tx.record(entryOf({ kind: 'change', ...by, ...changed }));",
+        to: "setTimeout(() => context.store.audit.write([entryOf({ kind: 'change', ...by, ...changed })]).catch(() => {}));",
       },
     ],
   },

@@ -695,10 +695,55 @@ export interface TokenCreate {
   unless_exists?: string;
 }
 
+export interface TokenList {
+  /** The tokens. */
+  data: Array<Token>;
+}
+
+export interface TokenBatch {
+  /** 1 to 100 tokens, each as the body of `POST /tokens`. */
+  tokens: Array<TokenCreate>;
+}
+
 export interface TokenPage {
   pagination: Pagination;
   /** The entries of this page. */
   data: Array<Token>;
+}
+
+export interface TokenReplace {
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  type?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  container?: string | null;
+  /** The sensitive data: any JSON except null. Stored encrypted. */
+  data: unknown;
+  /** Template of the masked value: Liquid outputs in a string, object or list, such as `{{ data.number | reveal_last: 4 }}`. Callers with the transform `mask` get the rendered value instead of the data. */
+  mask?: string | Record<string, unknown> | Array<unknown>;
+  /** Up to 5 names, each with a template: one Liquid output of the data without other text, such as `{{ data.number }}`. `POST /tokens/search` finds the token by the rendered values. Of these, only a keyed hash is stored. */
+  search?: Record<string, string>;
+  /** Names and values for filtering lists. Stored unencrypted. */
+  metadata?: Record<string, string>;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  max_uses?: number | null;
+  /** When the token expires. Must be in the future. If absent, it never expires. */
+  expires_at?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  id?: string | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  tenant_id?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  written_by?: Record<string, string>;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  uses?: number | null;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  created_by?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  created_at?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  modified_by?: string;
+  /** Read-only. May be sent unchanged; a different value is rejected. */
+  modified_at?: string;
 }
 
 export interface TokenPatch {
@@ -1997,6 +2042,8 @@ export interface Operations {
     };
     reply: TokenPage;
   };
+  /** Create up to 100 tokens */
+  createTokens: { input: { body: TokenBatch }; reply: TokenList };
   /** Get a token */
   getToken: {
     input: {
@@ -2008,6 +2055,17 @@ export interface Operations {
         /** Return less of the data than your access allows: the masked value, or none. */
         transform?: 'mask' | 'redact';
       };
+    };
+    reply: Token;
+  };
+  /** Replace a token */
+  replaceToken: {
+    input: {
+      params: {
+        /** The id of the token. */
+        id: string;
+      };
+      body: TokenReplace;
     };
     reply: Token;
   };
@@ -2337,7 +2395,9 @@ export const operations = {
   releaseSession: ['DELETE', '/sessions/{id}/quarantine'],
   createToken: ['POST', '/tokens'],
   listTokens: ['GET', '/tokens'],
+  createTokens: ['POST', '/tokens/batch'],
   getToken: ['GET', '/tokens/{id}'],
+  replaceToken: ['PUT', '/tokens/{id}'],
   updateToken: ['PATCH', '/tokens/{id}'],
   deleteToken: ['DELETE', '/tokens/{id}'],
   searchTokens: ['POST', '/tokens/search'],
@@ -2391,7 +2451,9 @@ export const requiredPermissions: { readonly [Name in keyof Operations]?: BuiltI
   releaseSession: 'session:delete',
   createToken: 'token:create',
   listTokens: 'token:read',
+  createTokens: 'token:create',
   getToken: 'token:read',
+  replaceToken: 'token:update',
   updateToken: 'token:update',
   deleteToken: 'token:delete',
   searchTokens: 'token:search',

@@ -19,9 +19,10 @@ import type {
   Token,
   TokenCreate,
   TokenPatch,
+  TokenReplace,
   TokenSearch,
 } from './api.ts';
-import { SallyportError } from './errors.ts';
+import { ProblemError, SallyportError } from './errors.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import { Access, Logs, Requests } from './review.ts';
 import {
@@ -269,10 +270,65 @@ class Sessions extends ResourceClient {
   }
 }
 
+/** The result for one item of `createMany`: the token, or why it was refused. */
+export type CreatedToken =
+  | { readonly body: TokenCreate; readonly token: Token; readonly error?: undefined }
+  | { readonly body: TokenCreate; readonly token?: undefined; readonly error: ProblemError };
+
+/** Whether an item of the request is the cause, so that others can succeed. */
+function isAboutItems(error: unknown): error is ProblemError {
+  return error instanceof ProblemError && [400, 403, 409, 413, 507].includes(error.problem.status);
+}
+
+const maxItems = 100;
+/** Below the limit of a request, which is 1 MiB. */
+const maxBatchBytes = 1_000_000;
+
+async function* batchesOf(bodies: Iterable<TokenCreate> | AsyncIterable<TokenCreate>) {
+  let [batch, bytes]: [TokenCreate[], number] = [[], 0];
+  for await (const body of bodies) {
+    const size = new TextEncoder().encode(JSON.stringify(body)).length + 1;
+    if (batch.length === maxItems || (batch.length > 0 && bytes + size > maxBatchBytes)) {
+      yield batch;
+      [batch, bytes] = [[], 0];
+    }
+    batch.push(body);
+    bytes += size;
+  }
+  if (batch.length > 0) yield batch;
+}
+
 class Tokens extends ResourceClient {
   /** Stores a token, or returns the existing one with `unless_exists`. Throws `ConflictError` if the id is taken. */
   create(body: TokenCreate, options?: RequestOptions) {
     return this.transport.call('createToken', { body }, options);
+  }
+  /**
+   * Creates tokens in batches of up to 100, and yields a result for each, in the order of `bodies`. It reads further
+   * `bodies` only when their results are asked for. The items of a batch that is refused are sent one by one, so that
+   * one bad item does not stop the others. Throws if no item could succeed, such as for an invalid key.
+   */
+  async *createMany(
+    bodies: Iterable<TokenCreate> | AsyncIterable<TokenCreate>,
+    options?: Omit<RequestOptions, 'idempotencyKey'>,
+  ): AsyncGenerator<CreatedToken, void, undefined> {
+    for await (const batch of batchesOf(bodies)) {
+      try {
+        const { data } = await this.transport.call('createTokens', { body: { tokens: batch } }, options);
+        yield* batch.map((body, at) => ({ body, token: data[at] as Token }));
+      } catch (error) {
+        if (!isAboutItems(error)) throw error;
+        for (const body of batch) yield await this.#created(body, options);
+      }
+    }
+  }
+  async #created(body: TokenCreate, options: RequestOptions | undefined): Promise<CreatedToken> {
+    try {
+      return { body, token: await this.create(body, options) };
+    } catch (error) {
+      if (isAboutItems(error)) return { body, error };
+      throw error;
+    }
   }
   /** Returns one page of the tokens visible to this key, newest first. */
   list(query: Query<'listTokens'> = {}, options?: RequestOptions) {
@@ -298,6 +354,10 @@ class Tokens extends ResourceClient {
     const { transform, ...rest } = options;
     const query = transform === undefined ? {} : { transform };
     return this.transport.call('getToken', { params: { id }, query }, rest);
+  }
+  /** Replaces data, mask, search templates, metadata and expiry. Those that are absent are removed. */
+  replace(id: string, body: TokenReplace, options?: ChangeOptions) {
+    return this.transport.call('replaceToken', { params: { id }, body }, options);
   }
   /** Applies a JSON merge patch. */
   update(id: string, body: TokenPatch, options?: ChangeOptions) {

@@ -1,7 +1,7 @@
 /** Entry point of the package. */
 export { type AboutOptions, type AboutSubject, aboutSubject, type Reads } from './about.ts';
 export type * from './api.ts';
-export { type AuthorizedSession, type DestinationProxy, Sallyport } from './client.ts';
+export { type AuthorizedSession, type CreatedToken, type DestinationProxy, Sallyport } from './client.ts';
 export {
   AuthenticationError,
   ConflictError,

@@ -3,7 +3,7 @@ import { newId } from '../../src/domain/key.ts';
 import { modificationTime, tokenVersion } from '../../src/domain/row-version.ts';
 import { canonicalContainer } from '../../src/domain/rule.ts';
 import type { SearchValues } from '../../src/domain/search.ts';
-import type { TokenContent, TokenFilter, TokenRevision, Tokens } from '../../src/store/store.ts';
+import type { Change, TokenContent, TokenFilter, TokenRevision, Tokens } from '../../src/store/store.ts';
 import { toRecord } from '../../src/store/token-row.ts';
 import { hasAll, type Memory, type MemoryToken, page } from './memory.ts';
 
@@ -14,20 +14,26 @@ export function tokens(memory: Memory): Tokens {
     memory.rows.tokens.set(row.id, row);
     return toRecord(row);
   };
+  const unchanged = {
+    modified_by: null,
+    modified_at: null,
+    content_version: 1,
+    search_version: null,
+    uses: 0,
+  };
+  const create = (tenant_id: string, id: string, content: TokenContent, { by, at }: Change) => {
+    const row = { tenant_id, seq: newId(at), id, created_by: by, created_at: at, ...unchanged };
+    const { data, masked, searchValues = {} } = content;
+    return save({ ...row, ...columnsOf(content), data, masked, searchValues });
+  };
   return {
     storageUsed: async () => ({ tokens: 0, bytes: 0 }),
-    create: async (tenant_id, id, content, { by, at }) => {
-      if (memory.token(id)) return undefined;
-      const unchanged = {
-        modified_by: null,
-        modified_at: null,
-        content_version: 1,
-        search_version: null,
-        uses: 0,
-      };
-      const row = { tenant_id, seq: newId(at), id, created_by: by, created_at: at, ...unchanged };
-      const { data, masked, searchValues = {} } = content;
-      return save({ ...row, ...columnsOf(content), data, masked, searchValues });
+    create: async (tenant, id, content, change) =>
+      memory.token(id) ? undefined : create(tenant, id, content, change),
+    createAll: async (tenant, created, change) => {
+      const taken = created.map(({ id }) => id).filter((id) => memory.token(id));
+      if (taken.length > 0) return { taken: new Set(taken) };
+      return { created: created.map(({ id, content }) => create(tenant, id, content, change)) };
     },
     findEqual: async (_, container, values, writers) => {
       const own = canonicalContainer(container);

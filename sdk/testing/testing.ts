@@ -33,11 +33,12 @@ import {
   listSessions,
 } from '../../src/http/endpoints/sessions.ts';
 import { getTenant } from '../../src/http/endpoints/tenants.ts';
+import { createToken, createTokens } from '../../src/http/endpoints/token-creation.ts';
 import {
-  createToken,
   deleteToken,
   getToken,
   listTokens,
+  replaceToken,
   searchTokens,
   updateToken,
 } from '../../src/http/endpoints/tokens.ts';
@@ -69,7 +70,7 @@ const endpoints = [
   ...[regenerateKey, deleteApplication, createKey, listKeys, deleteKey, revokeKey],
   ...[quarantineApplication, releaseApplication, quarantineSession, releaseSession],
   ...[createSession, authorizeSession, createDelegation, listSessions, getSession, endSession, endSessions],
-  ...[createToken, listTokens, getToken, updateToken, deleteToken, searchTokens],
+  ...[createToken, createTokens, listTokens, getToken, replaceToken, updateToken, deleteToken, searchTokens],
   ...[decide, getTenant, listPermissions, listOwnPermissions],
 ];
 

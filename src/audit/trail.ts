@@ -69,7 +69,7 @@ interface Requested {
 interface Changed extends Requested {
   readonly entity: NonNullable<Entry['entity']>;
   readonly difference?: Difference | undefined;
-  readonly resource?: Resource | undefined;
+  readonly resource?: Resource | readonly Resource[] | undefined;
   readonly search?: Entry['search'];
   /** Token data in the reply. */
   readonly disclosure?: Disclosure | undefined;
@@ -190,7 +190,7 @@ const kinds = {
       ...requested(by),
       entity,
       ...(search && { search }),
-      ...(resource && { resource: resourceOf([resource]) }),
+      ...(resource && { resource: resourceOf([resource].flat()) }),
       ...(disclosure && disclosedFields(disclosure)),
       ...(difference && { difference }),
       result: 'success',

@@ -78,6 +78,9 @@ export interface Executor extends Transaction {
 /** The id of the entity that is changed, or a unique symbol for a new entity. */
 export type Entity = string | symbol;
 
+/** The entity of a change that shares its transaction with no other one: it writes much, or locks in its own order. */
+export const alone: Entity = Symbol('alone');
+
 /** State of an embedded database (SQLite) that is read without a query. */
 export interface Local {
   /** A number that changes with every commit of any process. Returns undefined while a commit is in progress. */

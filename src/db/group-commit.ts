@@ -7,7 +7,7 @@ import { type Awaitable, then } from '../domain/awaitable.ts';
 import { nilTenant } from '../domain/key.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { type BatchLimits, batcher, nameOf } from './batcher.ts';
-import { DbUnavailable, type Entity, type Key, type Queries, type Transaction } from './db.ts';
+import { alone, DbUnavailable, type Entity, type Key, type Queries, type Transaction } from './db.ts';
 import type { Lookup, Value } from './statement.ts';
 
 export interface Driver extends BatchLimits {
@@ -68,12 +68,16 @@ class RolledBack extends Error {
   }
 }
 
+function aloneFirst(a: Pending, b: Pending): number {
+  return Number(b.entity === alone) - Number(a.entity === alone);
+}
+
 export function groupCommit(driver: Driver): Enqueue {
   const { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() } = driver;
 
   /** Other requests are handled between two transactions, not within one: it would hold its locks for longer. */
   async function commit(queued: readonly Pending[]): Promise<void> {
-    let batch = rejectStale(queued);
+    let batch = rejectStale(queued).toSorted(aloneFirst);
     while (batch.length > 0) {
       batch = batch.slice(await commitSome(batch));
       if (batch.length > 0) await nextTurn();
@@ -85,7 +89,7 @@ export function groupCommit(driver: Driver): Enqueue {
    * of them, runs each in its own. Returns the number of changes that are done.
    */
   async function commitSome(batch: readonly Pending[]): Promise<number> {
-    if (batch.length === 1) {
+    if (batch.length === 1 || batch[0]?.entity === alone) {
       await commitAlone(batch[0] as Pending);
       return 1;
     }

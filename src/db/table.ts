@@ -100,7 +100,7 @@ export interface Table<C extends Columns> {
   /** `end` is the end of the statement. Undefined values are stored as null. */
   insert(row: NewRow<C>, end?: string): Bound;
   /** Where rows with these columns are inserted: see `Queries.insert`. */
-  target<K extends keyof C & string>(names: readonly K[]): Target<Record<K, Value>>;
+  target<K extends keyof C & string>(names: readonly K[], onConflict?: string): Target<Record<K, Value>>;
   /** Updates the rows that are equal to `key`. Undefined values are stored as null. */
   update(key: Partial<RowOf<C>>, changes: Partial<NewRow<C>>): Bound;
   /** The fields that are shown, and not null. */
@@ -128,9 +128,9 @@ export function table<const C extends Columns>(name: string, columns: C): Table<
       const make = () => `insert into ${name} (${set}) values (${set.map((_, at) => `$${at + 1}`)}) ${end}`;
       return [textOf(`insert ${set} ${end}`, make), valuesOf(row)];
     },
-    target: (set) => {
+    target: (set, onConflict) => {
       const types = set.map((column) => [column, (columns[column] as Column<unknown>).type]);
-      return target(name, Object.fromEntries(types));
+      return target(name, Object.fromEntries(types), onConflict);
     },
     update: (key, changes) => {
       const [where, set] = [Object.keys(key), Object.keys(changes)];

@@ -3,12 +3,13 @@ import {
   changeFields,
   DateTime,
   Flag,
-  Id,
   Name,
+  normalizedField,
   Origins,
   optional,
   parseDateTime,
   readOnly,
+  readOnlyErrorsOf,
   Text,
   Timestamp,
   timestamp,
@@ -305,18 +306,9 @@ export function expiryAfter(
 export function readOnlyErrors(current: Application, sent: ApplicationUpdate): Errors {
   const fields = Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[];
   const differing = fields.filter(
-    (field) => sent[field] !== undefined && normalized(field, sent[field]) !== current[field],
+    (field) => sent[field] !== undefined && normalizedField(field, sent[field]) !== current[field],
   );
-  return Object.fromEntries(
-    differing.map((field) => [field, ['is read-only: omit it or send its current value']]),
-  );
-}
-
-/** Converts ids and dates to the form that responses use. */
-function normalized(field: string, sent: unknown): unknown {
-  if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
-  const time = DateTime.safeParse(sent).data;
-  return time === undefined ? sent : timestamp(time);
+  return readOnlyErrorsOf(differing);
 }
 
 type SentSettings = Partial<Pick<ApplicationCreate, Setting>>;

@@ -1,6 +1,6 @@
 /** Field types that several resources share. Every string in a request passes one of them. */
 import { z } from 'zod';
-import { throwIfInvalid } from './error.ts';
+import { type Errors, throwIfInvalid } from './error.ts';
 import { codePoint } from './escape.ts';
 import { redactSecrets } from './key.ts';
 
@@ -206,6 +206,19 @@ export function readOnly(schema: { readonly type: string; [more: string]: unknow
     readOnly: true,
     description: 'Read-only. May be sent unchanged; a different value is rejected.',
   });
+}
+
+/** Converts ids and dates to the form that responses use. */
+export function normalizedField(field: string, sent: unknown): unknown {
+  if (!field.endsWith('_at')) return Id.safeParse(sent).data ?? sent;
+  const time = DateTime.safeParse(sent).data;
+  return time === undefined ? sent : timestamp(time);
+}
+
+export function readOnlyErrorsOf(differing: readonly string[]): Errors {
+  return Object.fromEntries(
+    differing.map((field) => [field, ['is read-only: omit it or send its current value']]),
+  );
 }
 
 /** Throws `validation_failed` if a time in a request has passed. */

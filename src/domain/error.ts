@@ -227,7 +227,7 @@ interface FailureOptions {
 export class Failure extends Error {
   readonly code: Code;
   readonly detail: string;
-  readonly errors: Errors | undefined;
+  errors: Errors | undefined;
   readonly retryAfter: number | undefined;
   readonly expected: boolean;
   readonly sent: boolean;
@@ -241,6 +241,12 @@ export class Failure extends Error {
     this.expected = options.expected ?? false;
     this.sent = options.sent ?? false;
   }
+}
+
+/** The failure with these errors, which say more about the same problem. */
+export function withErrors<F extends Failure>(failure: F, errors: Errors): F {
+  failure.errors = truncate(errors);
+  return failure;
 }
 
 /** Creates a failure to throw: `throw fail('nonce_used')`. */

@@ -31,6 +31,17 @@ function continueNext(): void {
   if (waiting.length > 0) setImmediate(continueNext);
 }
 
+/** Returns a function that lets the process handle other requests if it did not for 4 ms. */
+export function pauses(): () => Promise<void> | undefined {
+  let end = performance.now() + 4;
+  return () => {
+    if (performance.now() < end) return undefined;
+    return nextTurn().then(() => {
+      end = performance.now() + 4;
+    });
+  };
+}
+
 /** Runs the steps. Lets the process handle other requests after every 2 ms. */
 export async function inTurns<T>(steps: Steps<T>): Promise<T> {
   for (;;) {

@@ -6,13 +6,16 @@ import {
   isWellFormed,
   label,
   mapOf,
+  normalizedField,
   optional,
+  readOnly,
+  readOnlyErrorsOf,
   secretError,
   Text,
   text,
   Uuid,
 } from './common-fields.ts';
-import { throwIfInvalid } from './error.ts';
+import { type Errors, throwIfInvalid } from './error.ts';
 import { jsonLimitError } from './json-limits.ts';
 import { JsonText } from './json-text.ts';
 import { Mask, templateProblem } from './mask.ts';
@@ -170,6 +173,58 @@ export const TokenCreate = withTemplates(
   }),
 ).meta({ id: 'TokenCreate' });
 export type TokenCreate = z.infer<typeof TokenCreate>;
+
+const ReadOnlyText = readOnly({ type: 'string' });
+const ReadOnlyId = readOnly({ type: 'string', format: 'uuid' });
+const ReadOnlyDateTime = readOnly({ type: 'string', format: 'date-time' });
+const ReadOnlyCount = readOnly({ type: 'integer' });
+const readOnlyFields = {
+  id: ReadOnlyText,
+  tenant_id: ReadOnlyId,
+  type: ReadOnlyText,
+  container: ReadOnlyText,
+  written_by: readOnly({ type: 'object', additionalProperties: { type: 'string' } }),
+  max_uses: ReadOnlyCount,
+  uses: ReadOnlyCount,
+  created_by: ReadOnlyId,
+  created_at: ReadOnlyDateTime,
+  modified_by: ReadOnlyId,
+  modified_at: ReadOnlyDateTime,
+};
+
+export const TokenReplace = withTemplates(
+  TokenContentFields.omit({ containers: true }).extend(readOnlyFields),
+).meta({ id: 'TokenReplace' });
+export type TokenReplace = z.infer<typeof TokenReplace>;
+
+/** Errors for read-only fields whose value differs from that of the token. */
+export function readOnlyErrors(current: Omit<Token, 'data'>, sent: TokenReplace): Errors {
+  const isSame = (field: keyof typeof readOnlyFields) => {
+    const value = field === 'container' ? canonicalOf(sent[field]) : normalizedField(field, sent[field]);
+    const stored = field === 'container' ? canonicalContainer(current.container) : current[field];
+    return JSON.stringify(value) === JSON.stringify(stored);
+  };
+  const fields = Object.keys(readOnlyFields) as (keyof typeof readOnlyFields)[];
+  return readOnlyErrorsOf(fields.filter((field) => sent[field] !== undefined && !isSame(field)));
+}
+
+function canonicalOf(container: unknown): unknown {
+  return typeof container === 'string' ? canonicalContainer(container) : container;
+}
+
+export const maxBatch = 100;
+
+/** Its items are validated one by one, so that the process handles other requests in between. */
+export const TokenBatch = z
+  .strictObject({
+    tokens: z
+      .array(z.unknown())
+      .min(1)
+      .max(maxBatch)
+      .meta({ items: { $ref: '#/components/schemas/TokenCreate' } })
+      .describe(`1 to ${maxBatch} tokens, each as the body of \`POST /tokens\`.`),
+  })
+  .meta({ id: 'TokenBatch' });
 
 /** The container from `container` or its synonym `containers`. Throws `validation_failed` if they differ. */
 export function containerOf({

@@ -57,12 +57,13 @@ import {
   listSessions,
 } from './endpoints/sessions.ts';
 import { getTenant } from './endpoints/tenants.ts';
+import { createToken, createTokens } from './endpoints/token-creation.ts';
 import { exchangeToken } from './endpoints/token-exchange.ts';
 import {
-  createToken,
   deleteToken,
   getToken,
   listTokens,
+  replaceToken,
   searchTokens,
   updateToken,
 } from './endpoints/tokens.ts';
@@ -96,8 +97,10 @@ const api: readonly Route[] = [
   route('POST',   '/sessions/:id/quarantine',       'session:delete',                quarantineSession),
   route('DELETE', '/sessions/:id/quarantine',       'session:delete',                releaseSession),
   route('POST',   '/tokens',                        'token:create',                  createToken),
+  route('POST',   '/tokens/batch',                  'token:create',                  createTokens),
   route('GET',    '/tokens',                        'token:read',                    listTokens),
   route('GET',    '/tokens/:id',                    'token:read',                    getToken),
+  route('PUT',    '/tokens/:id',                    'token:update',                  replaceToken),
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
   route('POST',   '/tokens/search',                 'token:search',                  searchTokens),

@@ -42,11 +42,14 @@ export async function runChange(
       return { ...reply, isReplay: true, headers: { ...reply.headers, 'Idempotency-Replayed': 'true' } };
     }
     const handled = await route.handle(call, changeContext);
-    const { entity, operation, difference, resource, disclosures, search, idempotencyRecord, ...reply } =
-      handled;
-    const by = { caller: principal, client: requestInfo, operation: operation ?? operationOf(route) };
-    const change = { entity, search, resource, disclosure: disclosures?.[0], difference };
-    tx.record(entryOf({ kind: 'change', ...by, ...change }));
+    for (const change of handled.entries ?? [handled]) {
+      const { operation = operationOf(route), entity, search, resource, disclosures, difference } = change;
+      const by = { caller: principal, client: requestInfo, operation };
+      const changed = { entity, search, resource, disclosure: disclosures?.[0], difference };
+      tx.record(entryOf({ kind: 'change', ...by, ...changed }));
+    }
+    const { idempotencyRecord, status, body, headers } = handled;
+    const reply = { status, body, ...(headers && { headers }) };
     if (idempotency) {
       const quota = route.urgency ? undefined : context.storageQuota;
       await tx.idempotency.save(tenant, idempotency, idempotencyRecord ?? reply, principal.now, quota);
@@ -57,8 +60,14 @@ export async function runChange(
   // Changes of the same entity run one after the other.
   const entity = (params as { id?: string } | undefined)?.id ?? route.entityOf?.(call) ?? Symbol('new');
   const commit = () =>
-    context.store.change(tenant, inTransaction, entity, route.urgency === 'takes access away');
+    context.store.change(
+      tenant,
+      inTransaction,
+      entity,
+      route.urgency === 'takes access away' ? 'essential' : route.isAlone ? 'alone' : undefined,
+    );
   try {
+    if (route.prepare) call.prepared = await context.longWork.run(principal, route.prepare(call, context));
     if (!idempotency) return await commit();
     return await excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
   } catch (error) {

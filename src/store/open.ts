@@ -12,6 +12,7 @@ import {
 import { proof, signReport } from '../audit/proof.ts';
 import { moveTenantRows } from '../db/citus.ts';
 import {
+  alone,
   type Db,
   DbUnavailable,
   type Entity,
@@ -232,7 +233,7 @@ function maintenanceOn(
     },
     sinks,
     nodes: nodes(db),
-    changeTenants: (work) => run(undefined, work, undefined, true),
+    changeTenants: (work) => run(undefined, work, undefined, 'essential'),
     createFirstTenant: async (tenant, prepare) => createFirst(db, tenant, writeEntries, prepare),
     removeTenantRows: (id, limit) => removeTenantRows(db, id, limit),
     rotateMasterKey: (rotation) => rotateMasterKey(db, masters, rotation),
@@ -293,7 +294,7 @@ type TransactionRunner = <T>(
   tenant: string | undefined,
   work: (scope: TransactionScope) => Promise<T>,
   entity?: Entity,
-  isEssential?: boolean,
+  manner?: 'essential' | 'alone',
 ) => Promise<T>;
 
 function transactionRunner(
@@ -346,7 +347,7 @@ function transactionRunner(
     };
   }
 
-  return async (tenant, work, entity, isEssential) => {
+  return async (tenant, work, entity, manner) => {
     await keys.chainKeys();
     const key = tenant === undefined ? undefined : await keys.prepareDataKey(tenant);
     const dataKey = (requested: string) => {
@@ -355,7 +356,8 @@ function transactionRunner(
     };
     // Without a tenant, an operator makes the change.
     const write = tenant === undefined ? writeEntries : writeChanges;
-    return db.change((tx) => work(scopeOf(tx, dataKey, write)), entity, tenant, isEssential);
+    const changed = manner === 'alone' ? alone : entity;
+    return db.change((tx) => work(scopeOf(tx, dataKey, write)), changed, tenant, manner === 'essential');
   };
 }
 

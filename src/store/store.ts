@@ -347,13 +347,13 @@ export interface Store {
    * Runs `work` in one transaction. Durable when it resolves. Rolled back if `work` throws. `work` may await only the
    * transaction, and may run again if the transaction was rolled back. Changes of different entities may interleave.
    * Changes of the same entity run one after another, and so do changes without an entity. On a full disk, only
-   * essential changes are made.
+   * essential changes are made. Without `alone`, concurrent changes may share the transaction.
    */
   change<T>(
     tenant: string,
     work: (transaction: StoreTransaction) => Promise<T>,
     entity?: string | symbol,
-    isEssential?: boolean,
+    manner?: 'essential' | 'alone',
   ): Promise<T>;
   /**
    * Revokes the application key with this tag and digest and ends all sessions that it authorized, or ends the session

@@ -28,12 +28,12 @@ const metadataTable = target<ReturnType<typeof metadataRows>[number]>('token_met
   seq: 'uuid',
 });
 
-export async function indexContainers(tx: Queries, token: Indexed): Promise<void> {
-  await tx.insert(containerTable, containerRows(token));
+export async function indexContainers(tx: Queries, ...tokens: readonly Indexed[]): Promise<void> {
+  await tx.insert(containerTable, tokens.flatMap(containerRows));
 }
 
-export async function indexMetadata(tx: Queries, token: Indexed): Promise<void> {
-  await tx.insert(metadataTable, metadataRows(token));
+export async function indexMetadata(tx: Queries, ...tokens: readonly Indexed[]): Promise<void> {
+  await tx.insert(metadataTable, tokens.flatMap(metadataRows));
 }
 
 /**

@@ -17,6 +17,16 @@ export interface Tokens {
    */
   create(tenant: string, id: string, content: TokenContent, change: Change): Promise<TokenRecord | undefined>;
   /**
+   * Creates all tokens, or none and returns the ids that are taken: then roll the transaction back. Their order is that
+   * of their age. Throws `storage_full` if the application would have more than `quota` bytes stored.
+   */
+  createAll(
+    tenant: string,
+    tokens: readonly { readonly id: string; readonly content: TokenContent }[],
+    change: Change,
+    quota?: number,
+  ): Promise<{ readonly created: readonly TokenRecord[] } | { readonly taken: ReadonlySet<string> }>;
+  /**
    * The newest token of the container with these search values that one of `writers` or a management application has
    * written. Concurrent transactions that call this for the same
    * container and values run one after another, so that each finds the token that an earlier one has created.

@@ -58,21 +58,21 @@ const searchTable = target<Record<'tenant_id' | 'digest' | 'container' | 'seq', 
   seq: 'uuid',
 });
 
-/** Indexes the values of a token with the version in its row. */
+type IndexedValues = readonly [row: TokenRow, values: SearchValues | undefined];
+
+/** Indexes the values of tokens with the version in their rows. */
 export async function indexSearch(
   tx: Queries,
   dataKey: Uint8Array,
-  row: TokenRow,
-  values: SearchValues = {},
+  ...tokens: readonly IndexedValues[]
 ): Promise<void> {
-  const { tenant_id, seq, search_version } = row;
-  if (search_version === null) return;
-  const container = canonicalContainer(row.container);
-  const digests = termsOf(dataKey, tenant_id, [search_version], values).flat();
-  await tx.insert(
-    searchTable,
-    digests.map((digest) => ({ tenant_id, digest, container, seq })),
-  );
+  const rows = tokens.flatMap(([{ tenant_id, seq, search_version, container: given }, values = {}]) => {
+    if (search_version === null) return [];
+    const container = canonicalContainer(given);
+    const digests = termsOf(dataKey, tenant_id, [search_version], values).flat();
+    return digests.map((digest) => ({ tenant_id, digest, container, seq }));
+  });
+  if (rows.length > 0) await tx.insert(searchTable, rows);
 }
 
 /** Replaces the index rows of a changed token. Without `values`, those that it has move with it. */
@@ -91,7 +91,7 @@ export async function updateSearch(
     return;
   }
   if (old.search !== null) await tx.run(...sql`delete from token_search where ${ofToken}`);
-  await indexSearch(tx, dataKey, row, values);
+  await indexSearch(tx, dataKey, [row, values]);
 }
 
 /** Makes other transactions that call this for the same value and container wait until this one ends. */

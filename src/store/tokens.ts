@@ -19,6 +19,7 @@ import { newId } from '../domain/key.ts';
 import { modificationTime, tokenVersion } from '../domain/row-version.ts';
 import { canonicalContainer } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
+import { pauses } from '../domain/steps.ts';
 import {
   checkGrowth,
   deleteTokens,
@@ -103,12 +104,19 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
         const row = { ...created, search_version: await searchVersion(tx, tenant, content) };
         if (!(await insert(tx, row)) && !(await insertInsteadOfExpired(tx, row))) return undefined;
         await indexMetadata(tx, row);
-        await indexSearch(tx, key, row, content.searchValues);
+        await indexSearch(tx, key, [row, content.searchValues]);
         return row;
       });
       if (!row) return undefined;
       await charge(row, 1, row.bytes);
       return toRecord(row);
+    },
+
+    createAll: async (tenant, tokens, change, quota) => {
+      const made = await createAll(db, await dataKey(tenant), tenant, tokens, change, quota);
+      if ('taken' in made) return made;
+      if (made.rows[0]) await charge(made.rows[0], made.rows.length, made.bytes);
+      return { created: made.rows.map(toRecord) };
     },
 
     findEqual: async (tenant, container, values, writers, reserve) => {
@@ -262,8 +270,17 @@ async function lockEqual(
   );
 }
 
-function newRow(key: Uint8Array, tenant: string, id: string, content: TokenContent, { by, at }: Change) {
-  const owner = { tenant_id: tenant, seq: newId(at), id, content_version: 1 };
+type NewTokenRow = Omit<ReturnType<typeof newRow>, 'search_version'> & Pick<SizedRow, 'search_version'>;
+
+function newRow(
+  key: Uint8Array,
+  tenant: string,
+  id: string,
+  content: TokenContent,
+  { by, at }: Change,
+  seq = newId(at),
+) {
+  const owner = { tenant_id: tenant, seq, id, content_version: 1 };
   return sized({
     ...owner,
     ...fieldsOf(content),
@@ -310,11 +327,102 @@ function fieldsOf(content: Omit<TokenRevision, 'data' | 'masked'>) {
   };
 }
 
+const unlessTaken = 'on conflict (tenant_id, id) do nothing';
+
+function createdColumns(row: SizedRow) {
+  const { tenant_id, seq, id, created_by, created_at, max_uses } = row;
+  return { tenant_id, seq, id, created_by, created_at, max_uses, ...changeable(row) };
+}
+
+const newTokens = tokenTable.target(
+  Object.keys(tokenTable.columns).filter(
+    (name) => !['modified_by', 'modified_at', 'uses'].includes(name),
+  ) as (keyof ReturnType<typeof createdColumns>)[],
+  unlessTaken,
+);
+const newContents = contentsTable.target(['tenant_id', 'seq', 'masked', 'data']);
+
+/** How many tokens are written together. On SQLite, statements block the process. */
+function rowsAtOnce({ isEmbedded }: Queries): number {
+  return isEmbedded ? 8 : 25;
+}
+
+function createAll(
+  db: Executor,
+  key: Uint8Array,
+  tenant: string,
+  tokens: Parameters<Tokens['createAll']>[1],
+  change: Change,
+  quota: number | undefined,
+): Promise<{ rows: NewTokenRow[]; bytes: number } | { taken: Set<string> }> {
+  return db.transaction(async (tx) => {
+    const searchable = tokens.find(({ content }) => content.search)?.content;
+    const version = searchable ? await searchVersion(tx, tenant, searchable) : null;
+    const seqs = tokens.map(() => newId(change.at)).sort();
+    const rows: NewTokenRow[] = [];
+    const pause = pauses();
+    // In the order of their ids, so that transactions cannot deadlock.
+    const ordered = tokens.map((token, at) => ({ ...token, at, seq: seqs[at] as string }));
+    ordered.sort((a, b) => (a.id < b.id ? -1 : 1));
+    for (let from = 0; from < ordered.length; from += rowsAtOnce(tx)) {
+      const some = ordered.slice(from, from + rowsAtOnce(tx)).map(({ id, content, at, seq }) => {
+        const row = newRow(key, tenant, id, content, change, seq);
+        rows[at] = { ...row, search_version: content.search ? version : null };
+        return [rows[at], content] as const;
+      });
+      if (!(await insertAll(tx, key, some))) return { taken: await takenIds(tx, tenant, rows) };
+      await pause();
+    }
+    const bytes = rows.reduce((sum, row) => sum + row.bytes, 0);
+    await checkGrowth(tx, tenant, change.by, bytes, quota);
+    return { rows, bytes };
+  });
+}
+
+/** Inserts tokens of one tenant with all their rows. If it returns false, an id is taken: roll the transaction back. */
+async function insertAll(
+  tx: Queries,
+  key: Uint8Array,
+  tokens: readonly (readonly [NewTokenRow, TokenContent])[],
+): Promise<boolean> {
+  const rows = tokens.map(([row]) => row);
+  const [ids, tenant] = [rows.map(({ id }) => id), rows[0]?.tenant_id ?? null];
+  await deleteTokens(
+    tx,
+    clause`delete from tokens where tenant_id = ${tenant} and id in ${list(ids)} and expires_at <= :now`,
+  );
+  const inColumns = rows.map((row) => {
+    const created = createdColumns(row);
+    return Object.fromEntries(newTokens.columns.map(([name]) => [name, created[name]])) as typeof created;
+  });
+  if ((await tx.insert(newTokens, inColumns)) < rows.length) return false;
+  await Promise.all([
+    tx.insert(
+      newContents,
+      rows.map(({ tenant_id, seq, masked, data }) => ({ tenant_id, seq, masked, data })),
+    ),
+    indexContainers(tx, ...rows),
+    indexMetadata(tx, ...rows),
+    indexSearch(tx, key, ...tokens.map(([row, { searchValues }]) => [row, searchValues] as const)),
+  ]);
+  return true;
+}
+
+/** The ids that other tokens have. */
+async function takenIds(tx: Queries, tenant: string, rows: readonly NewTokenRow[]): Promise<Set<string>> {
+  const own = rows.filter(Boolean);
+  const ids = list(own.map(({ id }) => id));
+  const stored = await tx.all<{ id: string; seq: string }>(
+    ...sql`select id, seq from tokens where tenant_id = ${tenant} and id in ${ids}`,
+  );
+  const seqs = new Set(own.map(({ seq }) => seq));
+  return new Set(stored.filter(({ seq }) => !seqs.has(seq)).map(({ id }) => id));
+}
+
 /** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, row: WholeRow): Promise<boolean> {
-  const { tenant_id, seq, id, created_by, created_at, max_uses, masked, data } = row;
-  const created = { tenant_id, seq, id, created_by, created_at, max_uses, ...changeable(row) };
-  const [sql, params] = tokenTable.insert(created, 'on conflict (tenant_id, id) do nothing');
+  const { tenant_id, seq, masked, data } = row;
+  const [sql, params] = tokenTable.insert(createdColumns(row), unlessTaken);
   if (tx.writesTogether) return (await tx.run(...insertTogether(sql, params, row))) > 0;
   if ((await tx.run(sql, params)) === 0) return false;
   const contents = contentsTable.insert({ tenant_id, seq, masked, data });

@@ -49,6 +49,9 @@ export function expectResponseInvariants(method: string, { status, headers, body
           ? ['sent']
           : [];
   const forLibraries = body.instance.startsWith('/proxy/') ? ['message', 'error'] : [];
+  const ofItems = more[0] !== 'errors' && body.errors ? Object.keys(body.errors) : [];
+  for (const name of ofItems) expect(name).toMatch(/^tokens\.\d+(\.|$)/);
+  if (ofItems.length > 0) more.push('errors');
   expect(Object.keys(body)).toEqual([...problemFields, ...more, ...forLibraries]);
   if (forLibraries.length > 0) expect(body.error).toMatchObject({ message: body.message, code: body.code });
 }

@@ -243,7 +243,7 @@ async function endSession(
       tx.record(entryOf({ kind: 'keyless', ...by, operation: signOutOperation, target }));
     },
     applicationId,
-    true,
+    'essential',
   );
 }
 

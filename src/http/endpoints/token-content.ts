@@ -1,13 +1,15 @@
 /** Computes the content of a token to write: from the body of a new token, or from the stored token and a patch. */
 
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { type Difference, difference } from '../../domain/audit.ts';
-import { requireFuture } from '../../domain/common-fields.ts';
+import { requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { Denial } from '../../domain/denial.ts';
 import { type Errors, throwIfInvalid } from '../../domain/error.ts';
 import { type DecidingRule, decidingRule, explain, ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { MaskError, renderMask } from '../../domain/mask.ts';
+import { type Allowed, decideUnder } from '../../domain/policy.ts';
 import {
   commonWriter,
   needsReveal,
@@ -28,8 +30,10 @@ import {
   defaultType,
   isObject,
   mergePatch,
+  readOnlyErrors,
   TokenContentFields,
   type TokenPatch,
+  type TokenReplace,
   withTemplates,
 } from '../../domain/token.ts';
 import { validate } from '../../domain/validate.ts';
@@ -153,6 +157,55 @@ export async function patchedContent(
     visibleData: await readVisibleData(transform, content, current),
     difference: contentDifference(current.token, content, patch),
   };
+}
+
+/**
+ * The content of a replaced token. Nothing of the old data stays, so it needs no `reveal`. Throws `validation_failed` if
+ * the new data is the masked value that the caller can read: somebody has edited what a masked response shows.
+ */
+export async function replacedContent(
+  call: Call<unknown, unknown, TokenReplace>,
+  current: LockedToken,
+): Promise<PatchedContent> {
+  const { principal, body } = call;
+  const before = permit(principal, 'token:update', current);
+  permitExpiry(principal, current, body.expires_at);
+  call.requireMatch(tokenVersion(current));
+  throwIfInvalid(readOnlyErrors(current.token, body));
+  const masking = maskingVerdict(principal, current);
+  const masked = masking && (await current.masked());
+  if (masked && isDeepStrictEqual(masked.value(), body.data.value)) {
+    const rule = ruleOf(principal.kind, masking);
+    call.examined = {
+      operation: 'token.read',
+      disclosures: [{ tokens: [current], transform: 'mask', rule }],
+    };
+    throwIfInvalid({ data: ['is the masked value: send the new data, or PATCH the other fields'] });
+  }
+  const { type, container, max_uses } = current.token;
+  const content = contentOf({ ...body, type, container, max_uses, containers: undefined }, principal);
+  const { transform } = before;
+  const { mask, search, metadata, expiresAt } = content;
+  const after = { mask, search, metadata, expires_at: expiresAt && timestamp(expiresAt) };
+  const fields = Object.keys(difference<Partial<typeof after>>(current.token, after, replaceable));
+  return {
+    content,
+    transform,
+    rule: ruleOf(principal.kind, before),
+    visibleData: await readVisibleData(transform, content, current),
+    difference: Object.fromEntries(['data', ...fields].map((field) => [field, {}])),
+  };
+}
+
+const replaceable = ['mask', 'search', 'metadata', 'expires_at'] as const;
+
+/** How the caller can read the masked value of the token. Undefined if it can see all of the data, or none. */
+function maskingVerdict({ policy, ceiling }: Principal, token: LockedToken): Allowed | undefined {
+  for (const permission of ['token:read', 'token:update']) {
+    const verdict = decideUnder(policy, ceiling, permission, token);
+    if (verdict.allowed && verdict.transform === 'mask') return verdict;
+  }
+  return undefined;
 }
 
 /**

@@ -1,202 +1,53 @@
 import { z } from 'zod';
 import { disclosuresOf } from '../../audit/trail.ts';
 import { DateTime, optional } from '../../domain/common-fields.ts';
-import { Denial } from '../../domain/denial.ts';
-import { type Failure, fail, orNotFound } from '../../domain/error.ts';
-import { type DecidingRule, ruleOf } from '../../domain/explain.ts';
+import { orNotFound } from '../../domain/error.ts';
+import { ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
-import { newId } from '../../domain/key.ts';
-import { decide, decideUnder, type Resource } from '../../domain/policy.ts';
-import { changeBy, type Principal, permit, permitNamed, trustedWriters } from '../../domain/principal.ts';
+import { decideUnder } from '../../domain/policy.ts';
+import { changeBy, permit } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
-import { Container, canonicalContainer, stricter, type Transform } from '../../domain/rule.ts';
-import { SearchEquals, type SearchValues } from '../../domain/search.ts';
+import { Container, canonicalContainer, stricter } from '../../domain/rule.ts';
+import { SearchEquals } from '../../domain/search.ts';
 import {
-  containerOf,
-  defaultContainer,
   MetadataFilter,
   maxTokenBytes,
-  TokenCreate,
   TokenId,
   TokenPatch,
+  TokenReplace,
   TokenType,
   Token as TokenView,
 } from '../../domain/token.ts';
 import { inBoth, visible, within } from '../../domain/visible-scopes.ts';
-import type {
-  DecidedBy,
-  ListedToken,
-  LockedToken,
-  StoredToken,
-  StoreTransaction,
-  TokenContent,
-  TokenRecord,
-  TokenRevision,
-} from '../../store/store.ts';
+import type { DecidedBy, ListedToken, LockedToken, StoreTransaction } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
-import type { Limits, Searcher } from '../pipeline/limits.ts';
 import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
-import type { RequestInfo } from '../pipeline/request-info.ts';
 import {
   type Call,
   type ChangeReply,
   changeEndpoint,
   type HandlerContext,
-  type Reply,
+  type LimitedRequest,
   readEndpoint,
   reply,
 } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
-import { contentOf, type PatchedContent, patchedContent } from './token-content.ts';
+import { type PatchedContent, patchedContent, replacedContent } from './token-content.ts';
+import {
+  furtherTokens,
+  replay,
+  searcherOf,
+  tag,
+  takeTokens,
+  tokenReply,
+  tokenReplyDocs,
+  transformed,
+  viewOf,
+} from './token-reply.ts';
 
-const tag = 'Tokens';
 const params = z.object({
   id: TokenId.meta({ description: 'The id of the token.', examples: [example.token.id] }),
 });
-const tokenReplyDocs = reply('The token. `data` depends on your transform.', TokenView, example.token);
-
-/** Reserved for a token besides the bytes of its body. Its size in the database is known when it is stored. */
-const rowBytes = 4096;
-
-export const createToken = changeEndpoint({
-  name: 'createToken',
-  tag,
-  summary: 'Create a token',
-  description:
-    'Stores data encrypted. The masked value is computed when the token is written; a mask that cannot be rendered is rejected. With `unless_exists`, the response is 200 with the existing token if the container has one with the same value. Concurrent requests create one token. Such a request counts as a search, with its rate limits: see `POST /tokens/search`.',
-  body: TokenCreate,
-  bodyLimit: maxTokenBytes,
-  bodyExample: example.tokenCreate,
-  replies: {
-    201: tokenReplyDocs,
-    200: reply('The existing token with the value of `unless_exists`.', TokenView, example.token),
-  },
-  failures: ['reveal_required', 'token_exists', 'idempotency_outdated'],
-  etag: 'sent',
-  checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits, storage }) => {
-    takeTokens(limits, principal, bodyBytes, requestInfo);
-    return storage.reserve(principal.tenantId, principal.applicationId, rowBytes + bodyBytes);
-  },
-  replay: replay(201, 'token:create'),
-  entityOf: ({ body }) =>
-    body.unless_exists &&
-    `${body.unless_exists} ${canonicalContainer(containerOf(body) ?? defaultContainer)}`,
-  handle: async (call, { store, usage, limits, memory }) => {
-    const { principal, body, requestInfo } = call;
-    const id = body.id ?? newId(principal.now);
-    const container = containerOf(body) ?? defaultContainer;
-    const content = contentOf(withDefaults(body, principal, { id, container }), principal);
-    limits.spend('tokens', principal.applicationId, furtherTokens(content));
-    // A denial is logged without a generated id, which the caller does not know.
-    const logged = { id: body.id, container, isStored: false };
-    const { max_uses } = body;
-    const verdict = permitNamed(principal, 'token:create', { id, container, max_uses }, logged);
-    usage.record(principal, 'token:create', container);
-    const names = body.unless_exists === undefined ? [] : [body.unless_exists];
-    if (names.length > 0) {
-      for (const permission of ['token:search', 'token:read'] as const) {
-        permitNamed(principal, permission, { container }, logged);
-        usage.record(principal, permission, container);
-      }
-      const values = valueToFind(names[0] as string, content);
-      const found = limits.takeSearch(searcherOf(principal), requestInfo);
-      const existing = await store.tokens.findEqual(
-        principal.tenantId,
-        container,
-        values,
-        trustedWriters(principal),
-        memory.reserverFor(call),
-      );
-      call.examined = { operation: 'token.search', search: { names, hits: existing ? 1 : 0 } };
-      if (existing) {
-        found();
-        return existingToken(principal, existing, names);
-      }
-    }
-    const token = await store.tokens.create(principal.tenantId, id, content, changeBy(principal));
-    if (!token) throw fail('token_exists');
-    const { transform } = verdict;
-    const data = transform === 'reveal' ? content.data : transform === 'mask' ? content.masked : undefined;
-    const rule = ruleOf(principal.kind, verdict);
-    const search = names.length > 0 ? { names, hits: 0 } : undefined;
-    return { ...tokenReply(201, token, transform, rule, data), search, entity: { kind: 'token', id } };
-  },
-});
-
-/** A token that is written with eight further index rows takes about as long as two tokens. */
-function furtherTokens({ container, search = {}, metadata = {} }: TokenRevision): number {
-  const levels = container.split('/').length;
-  return Math.floor((levels + Object.keys(search).length + Object.keys(metadata).length) / 8);
-}
-
-/**
- * Adds the templates of the caller's rule, if the request has none. Tokens with `max_uses` get none: they are secrets.
- * Throws `reveal_required` if a ceiling could not set them on the stored token: its holder chose these templates, and
- * does not know the data.
- */
-function withDefaults(body: TokenCreate, principal: Principal, resource: Resource): TokenCreate {
-  if (body.max_uses !== undefined) return body;
-  const { policy, ceiling } = principal;
-  const verdict = decide(policy, 'token:create', resource);
-  const defaults = (verdict.allowed && verdict.rule?.rule.defaults) || {};
-  const mask = body.mask ?? (defaults.mask as TokenCreate['mask'] | null) ?? undefined;
-  const search = body.search ?? (defaults.search as TokenCreate['search'] | null) ?? undefined;
-  const isAdded = mask !== body.mask || search !== body.search;
-  const above = ceiling && isAdded ? decide(ceiling, 'token:update', resource) : undefined;
-  if (above && !(above.allowed && above.transform === 'reveal')) throw defaultsRefused(resource, body.id);
-  return { ...body, mask, search };
-}
-
-function defaultsRefused({ container }: Resource, id: string | undefined): Denial {
-  const permission = 'token:update';
-  return new Denial(
-    'reveal_required',
-    'The `defaults` of your rule set a mask or search templates. For this, the application that authorized you needs `token:update` with the transform `reveal` in this container.',
-    {
-      reason: `the defaults of the rule need ${permission} with the transform reveal, which the authorizer does not have here`,
-      missing: { permission, container: canonicalContainer(container ?? '/'), transform: 'reveal' },
-    },
-    { id, container, isStored: false },
-  );
-}
-
-/** Guesses count for the application whose access they use, so that more public keys do not allow more of them. */
-function takeTokens(
-  limits: Limits,
-  { applicationId: client }: Principal,
-  bytes: number,
-  requestInfo: RequestInfo,
-): void {
-  limits.take(requestInfo, { limit: 'tokens', client }, { limit: 'token-bytes', client, units: bytes });
-}
-
-function searcherOf(principal: Principal): Searcher {
-  const { kind, applicationId } = principal;
-  if (kind === 'application') return { applicationId, group: undefined };
-  const { authorizedBy = applicationId } = principal;
-  return { applicationId: authorizedBy, group: `${authorizedBy} ${applicationId}` };
-}
-
-/** The search value that `unless_exists` names. Throws `validation_failed` if the token has no such value. */
-function valueToFind(name: string, { searchValues = {} }: TokenContent): SearchValues {
-  const value = Object.hasOwn(searchValues, name) ? searchValues[name] : undefined;
-  if (value !== undefined) return { [name]: value };
-  throw fail('validation_failed', {
-    errors: { unless_exists: ['must be a name in `search` whose template does not render to an empty text'] },
-  });
-}
-
-function existingToken(principal: Principal, token: StoredToken, names: string[]): ChangeReply {
-  const verdict = permit(principal, 'token:read', token);
-  const { transform } = verdict;
-  const data = visibleData(token, transform);
-  return {
-    ...tokenReply(200, token, transform, ruleOf(principal.kind, verdict), data),
-    operation: 'token.search',
-    search: { names, hits: 1 },
-    entity: { kind: 'token', id: token.id },
-  };
-}
 
 const transform = z
   .enum(['mask', 'redact'])
@@ -330,6 +181,18 @@ export const getToken = readEndpoint({
   },
 });
 
+/** What `updateToken` and `replaceToken` have in common. */
+const revision = {
+  replies: { 200: tokenReplyDocs },
+  failures: ['not_found', 'idempotency_outdated'],
+  etag: 'both',
+  replay: replay(200, 'token:update'),
+  checkLimits: async ({ principal, requestInfo, bodyBytes }: LimitedRequest, { limits }: HandlerContext) => {
+    takeTokens(limits, principal, bodyBytes, requestInfo);
+    return undefined;
+  },
+} satisfies Partial<Parameters<typeof changeEndpoint>[0]>;
+
 export const updateToken = changeEndpoint({
   name: 'updateToken',
   tag,
@@ -340,39 +203,46 @@ export const updateToken = changeEndpoint({
   body: TokenPatch,
   bodyLimit: maxTokenBytes,
   bodyExample: example.tokenPatch,
-  replies: { 200: tokenReplyDocs },
-  failures: ['not_found', 'reveal_required', 'idempotency_outdated'],
-  etag: 'both',
-  replay: replay(200, 'token:update'),
-  checkLimits: async ({ principal, requestInfo, bodyBytes }, { limits }) => {
-    takeTokens(limits, principal, bodyBytes, requestInfo);
-    return undefined;
-  },
-  handle: async (call, { store, usage, limits, storageQuota, memory }) => {
-    const { principal, params } = call;
-    let next: PatchedContent | undefined;
-    const revise = async (current: LockedToken) => {
-      next = await patchedContent(call, current);
-      limits.spend('tokens', principal.applicationId, furtherTokens(next.content));
-      for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
-      return next.content;
-    };
-    const change = changeBy(principal);
-    const token = orNotFound(
-      await store.tokens.update(
-        principal.tenantId,
-        params.id,
-        change,
-        revise,
-        storageQuota,
-        memory.reserverFor(call),
-      ),
-    );
-    const { transform, rule, visibleData, difference } = orNotFound(next);
-    const entity = { kind: 'token', id: params.id } as const;
-    return { ...tokenReply(200, token, transform, rule, visibleData), entity, difference };
-  },
+  ...revision,
+  failures: [...revision.failures, 'reveal_required'],
+  handle: (call, context) => revise(call, context, (current) => patchedContent(call, current)),
 });
+
+export const replaceToken = changeEndpoint({
+  name: 'replaceToken',
+  tag,
+  summary: 'Replace a token',
+  description:
+    'Replaces the data, and with it the mask, search templates, metadata and expiry: those that are absent are removed. `type`, `container` and `max_uses` stay. You can send read-only fields back unchanged. The transform `reveal` is not required, because nothing of the old data stays. `data` that equals the masked value which your key can read is rejected. The token must exist.',
+  params,
+  body: TokenReplace,
+  bodyLimit: maxTokenBytes,
+  bodyExample: example.tokenReplace,
+  ...revision,
+  handle: (call, context) => revise(call, context, (current) => replacedContent(call, current)),
+});
+
+async function revise(
+  { principal, params, requestInfo }: Call<{ readonly id: string }>,
+  { store, usage, limits, storageQuota, memory }: HandlerContext<StoreTransaction>,
+  contentOf: (current: LockedToken) => Promise<PatchedContent>,
+): Promise<ChangeReply> {
+  let next: PatchedContent | undefined;
+  const revise = async (current: LockedToken) => {
+    next = await contentOf(current);
+    limits.spend('tokens', principal.applicationId, furtherTokens(next.content));
+    for (const { container } of [current, next.content]) usage.record(principal, 'token:update', container);
+    return next.content;
+  };
+  const { tenantId } = principal;
+  const reserve = memory.reserverFor({ principal, requestInfo });
+  const { id } = params;
+  const change = changeBy(principal);
+  const token = orNotFound(await store.tokens.update(tenantId, id, change, revise, storageQuota, reserve));
+  const { transform, rule, visibleData, difference } = orNotFound(next);
+  const entity = { kind: 'token', id } as const;
+  return { ...tokenReply(200, token, transform, rule, visibleData), entity, difference };
+}
 
 export const deleteToken = changeEndpoint({
   name: 'deleteToken',
@@ -396,68 +266,3 @@ export const deleteToken = changeEndpoint({
     return { status: 204, entity: { kind: 'token', id }, resource: { id, container } };
   },
 });
-
-function transformed(stored: StoredToken, transform: Transform): JsonText {
-  return viewOf(stored.token, visibleData(stored, transform));
-}
-
-/** Decrypts the plaintext only for `reveal`. */
-function visibleData(stored: StoredToken, transform: Transform): JsonText | undefined {
-  return transform === 'reveal' ? stored.plaintext() : transform === 'mask' ? stored.masked() : undefined;
-}
-
-function viewOf(token: StoredToken['token'], data: JsonText | undefined): JsonText {
-  return data ? JsonText.extended(token, 'data', data) : JsonText.of(token);
-}
-
-/** The idempotency record. It does not contain the token's content, which a replay reads again. */
-interface TokenReplyRecord {
-  readonly id: string;
-  readonly version: string;
-  readonly transform: Transform;
-  /** Of the first reply. A token that `unless_exists` found has another status than a new one. */
-  readonly status: number;
-}
-
-function tokenReply(
-  status: number,
-  record: TokenRecord,
-  transform: Transform,
-  rule: DecidingRule | undefined,
-  data: JsonText | undefined,
-) {
-  const { id, token } = record;
-  const version = tokenVersion(record);
-  const idempotencyRecord: TokenReplyRecord = { id, version, transform, status };
-  const disclosures = [{ tokens: [token], transform, rule }];
-  return { status, body: viewOf(token, data), headers: etag(version), idempotencyRecord, disclosures };
-}
-
-/**
- * Builds the reply to a retry from the current token, with the caller's current access, but never more than the
- * first reply showed. Throws `idempotency_outdated` if the token was changed or deleted since.
- */
-function replay(own: number, permission: 'token:create' | 'token:update') {
-  return async (
-    idempotencyRecord: unknown,
-    call: Call,
-    { store, memory }: Pick<HandlerContext<StoreTransaction>, 'store' | 'memory'>,
-  ): Promise<Reply> => {
-    const { id, version, transform: first, status } = idempotencyRecord as TokenReplyRecord;
-    const { principal } = call;
-    const stored = await store.tokens.get(principal.tenantId, id, memory.reserverFor(call));
-    if (!stored || tokenVersion(stored) !== version) throw outdated(id);
-    const needed = status === own ? permission : 'token:read';
-    const current = permit(principal, needed, stored);
-    const transform = stricter(first, current.transform);
-    const disclosures = [{ tokens: [stored], transform, rule: ruleOf(principal.kind, current) }];
-    return { status, body: transformed(stored, transform), headers: etag(version), disclosures };
-  };
-}
-
-/** Names the token, because the caller may not know a generated id. Does not say whether it still exists. */
-function outdated(id: string): Failure {
-  return fail('idempotency_outdated', {
-    detail: `The first request with this \`Idempotency-Key\` was carried out. The token ${id} was changed again or deleted since, so the response cannot be repeated. Read the token instead.`,
-  });
-}

@@ -6,7 +6,7 @@ import { Failure, problem } from '../../domain/error.ts';
 import { hasTrait } from '../../domain/permission.ts';
 import type { Principal } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
-import { defaultContainer, isObject } from '../../domain/token.ts';
+import { defaultContainer, isObject, maxBatch } from '../../domain/token.ts';
 import { signInEntries } from '../../domain/trusted-issuer.ts';
 import type { Store, TokenLocation } from '../../store/store.ts';
 import { bodyLimit, jsonTypes, type ReceivedBody, type RoutedRequest, readJson } from './read-input.ts';
@@ -170,9 +170,14 @@ function namesInBody(received: ReceivedBody, headers: Headers, fallback: string 
   if (received.bytes.length > bodyLimit) return { ids: [] };
   try {
     const { value } = readJson(received, headers, jsonTypes);
-    const { id, container, containers } = isObject(value) ? value : {};
-    const [synonym] = Array.isArray(containers) ? containers : [];
-    return { ids: validIds([id]), container: validContainer(container ?? synonym ?? fallback) };
+    const items = isObject(value) && Array.isArray(value.tokens) ? value.tokens : [value];
+    const named = items.slice(0, maxBatch).map((item) => {
+      const { id, container, containers } = isObject(item) ? item : {};
+      const [synonym] = Array.isArray(containers) ? containers : [];
+      return { id, container: validContainer(container ?? synonym ?? fallback) };
+    });
+    const containers = named.map(({ container }) => ({ container }));
+    return { ...resourceOf(containers), ids: validIds(named.map(({ id }) => id)) };
   } catch {
     return { ids: [] };
   }

@@ -1,5 +1,5 @@
 /** Rate limits. Each process counts in memory, without database queries. */
-import { fail } from '../../domain/error.ts';
+import { fail, throwIfInvalid } from '../../domain/error.ts';
 import { networkOf } from './client-address.ts';
 import type { RateLimitStatus, RequestInfo } from './request-info.ts';
 
@@ -73,6 +73,9 @@ export interface Searcher {
 /** Gives units back. Without names, those of all limits. A second call gives back nothing. */
 export type Refund = (...limits: readonly LimitName[]) => void;
 
+/** Gives back what this many searches, which find something, have taken as misses. A repetition gives back nothing. */
+export type Found = (hits?: number) => void;
+
 interface Kind {
   /** The name in headers and metrics. */
   readonly name: keyof Rates;
@@ -88,7 +91,7 @@ export class Limits {
   /** Without those that are switched off. */
   readonly #kinds = new Map<LimitName, Kind>();
   /** A change can run several times before its commit, and its search counts once. */
-  readonly #searches = new WeakMap<RequestInfo, Refund>();
+  readonly #searches = new WeakMap<RequestInfo, Found>();
 
   constructor(rates: Rates, now: () => number, onExceeded: (limit: keyof Rates) => void) {
     this.#now = now;
@@ -148,24 +151,34 @@ export class Limits {
   }
 
   /**
-   * Counts a search that finds nothing, before the search, so that concurrent guesses cannot exceed the limit. If it
+   * Counts searches that find nothing, before the search, so that concurrent guesses cannot exceed the limit. If it
    * finds something, call the returned function.
    */
-  takeSearch({ applicationId, group }: Searcher, requestInfo: RequestInfo): () => void {
+  takeSearch({ applicationId, group }: Searcher, requestInfo: RequestInfo, units = 1): Found {
     const earlier = this.#searches.get(requestInfo);
     if (earlier) return earlier;
-    const refund = this.take(
-      requestInfo,
-      { limit: 'searches', client: applicationId },
-      { limit: 'search-misses', client: applicationId },
-      ...(group === undefined
-        ? []
-        : ([
-            { limit: 'group-searches', client: group },
-            { limit: 'group-search-misses', client: group },
-          ] as const)),
-    );
-    const found = () => refund('search-misses', 'group-search-misses');
+    const charges: Charge[] = [
+      { limit: 'searches', client: applicationId, units },
+      { limit: 'search-misses', client: applicationId, units },
+    ];
+    if (group !== undefined)
+      charges.push(
+        { limit: 'group-searches', client: group, units },
+        { limit: 'group-search-misses', client: group, units },
+      );
+    const most = Math.min(...charges.map(({ limit }) => this.#kinds.get(limit)?.burst ?? units));
+    if (units > most)
+      throwIfInvalid({
+        tokens: [`can have \`unless_exists\` in at most ${most} items: send fewer at a time`],
+      });
+    this.take(requestInfo, ...charges);
+    let given = 0;
+    const found = (hits = 1) => {
+      const back = Math.min(hits, units) - given;
+      if (back <= 0) return;
+      given += back;
+      for (const { limit, client } of charges) if (limit.endsWith('misses')) this.spend(limit, client, -back);
+    };
     this.#searches.set(requestInfo, found);
     return found;
   }

@@ -13,6 +13,7 @@ import type { Secret } from '../../domain/key.ts';
 import type { BuiltIn } from '../../domain/permission.ts';
 import type { Resource } from '../../domain/policy.ts';
 import type { Principal } from '../../domain/principal.ts';
+import type { Steps } from '../../domain/steps.ts';
 import type { Outbound } from '../../outbound/destinations.ts';
 import type { Store, StoreTransaction } from '../../store/store.ts';
 import type { Log } from '../../telemetry/log.ts';
@@ -92,6 +93,8 @@ export interface Call<P = unknown, Q = unknown, B = unknown> {
   jkt?: string | undefined;
   /** Set by changes whose errors depend on stored token data. If the change fails, it is recorded like a reply. */
   examined?: Pick<Reply, 'disclosures' | 'search'> & { readonly operation: string };
+  /** What `prepare` of the endpoint returned. */
+  prepared?: unknown;
   /** Checks `If-Match`, if the endpoint has `takesIfMatch`. Call it with the locked row, after all access checks. */
   readonly requireMatch: RequireMatch;
   readonly requestInfo: RequestInfo;
@@ -133,13 +136,19 @@ export interface Reply {
   readonly report?: Report | undefined;
 }
 
-export interface ChangeReply extends Reply {
+/** What the audit entry of a change says. */
+interface ChangeEntry extends Pick<Reply, 'disclosures' | 'search'> {
   readonly entity: NonNullable<Entry['entity']>;
   /** The operation of the audit entry, if it is not that of the endpoint. */
   readonly operation?: string;
   readonly difference?: Difference;
   /** The token that was changed, if `disclosures` does not contain it. */
-  readonly resource?: Resource;
+  readonly resource?: Resource | readonly Resource[];
+}
+
+export interface ChangeReply extends Reply, ChangeEntry {
+  /** A change of several tokens: one entry for each, instead of one for the reply. */
+  readonly entries?: readonly ChangeEntry[];
   /** Stored for idempotent retries in place of the reply; `replay` turns it into a reply again. */
   readonly idempotencyRecord?: unknown;
 }
@@ -251,6 +260,13 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
   readonly preview?: (call: Call<P, Q, B>, context: HandlerContext) => Promise<Reply>;
   /** Names what a request without an id in its path changes. Changes of the same entity run one after another. */
   readonly entityOf?: (call: Call<P, Q, B>) => string | undefined;
+  /** Whether it writes so much that no other change should share its transaction. */
+  readonly isAlone?: true;
+  /**
+   * Computes `call.prepared` before the transaction, in slices that count as processing time. It runs also before a
+   * replay, so it must not throw because of the input.
+   */
+  readonly prepare?: (call: Call<P, Q, B>, context: HandlerContext) => Steps<unknown>;
   /** Runs in a transaction, so it may await only the store. */
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }

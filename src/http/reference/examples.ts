@@ -298,7 +298,13 @@ export const example = {
   tokenCreate,
   token,
   tokenPatch: { metadata: { customer: '42', checked: 'yes' } },
+  tokenReplace: {
+    data: { number: '5555555555554444', expiry: '01/31' },
+    mask: '{{ data.number | reveal_last: 4 }}',
+  },
+  tokenBatch: { tokens: [{ data: '4242', metadata: { customer: '42' } }, { data: '5555' }] },
   tokenPage: onePage(token),
+  tokenList: { data: [token] },
   tokenSearch: { equals: { pan: '4242424242424242' }, container: '/customers/' },
   tokenSearchPage: { pagination: { page_size: 20 }, data: [token] },
   decisionRequest: {

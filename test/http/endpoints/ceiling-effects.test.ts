@@ -144,9 +144,17 @@ async function round(
         { metadata: { a: 'b' } },
       ]);
       const body = { id: `new-${next}`, container, data: { x: secret, y: 'z' }, ...extra };
-      reply = await call(key, 'POST', '/tokens', body);
-      if (reply.status === 201)
-        known.set(secret, { id: reply.body.id, may: reveals(container) ? 'all' : new Set() });
+      const isBatch = random.chance(0.4);
+      const path = isBatch ? '/tokens/batch' : '/tokens';
+      reply = await call(key, 'POST', path, isBatch ? { tokens: [body] } : body);
+      const { id } = isBatch ? (reply.body.data?.[0] ?? {}) : reply.body;
+      if (reply.status === 201 && (!isBatch || ![...known.values()].some((one) => one.id === id)))
+        known.set(secret, { id, may: reveals(container) ? 'all' : new Set() });
+    } else if (random.chance(0.2)) {
+      const id = random.of(ids);
+      reply = await call(key, 'PUT', `/tokens/${id}`, { data: { x: secret, y: 'z' } });
+      if (reply.status === 200)
+        known.set(secret, { id, may: reveals(reply.body.container) ? 'all' : new Set() });
     } else if (random.chance(0.9))
       reply = await call(key, 'PATCH', `/tokens/${random.of(ids)}`, random.of(patches)());
     else reply = await call(key, 'DELETE', `/tokens/${random.of(ids)}`);

@@ -7,7 +7,9 @@ const someId = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
 const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 const paths = [...Map.groupBy(routes, (route) => route.path)].map(([path, at]): [string, string[]] => {
   // A token may have the id `search`.
-  const byId = path === '/tokens/search' ? routes.filter((route) => route.path === '/tokens/:id') : [];
+  const byId = ['/tokens/search', '/tokens/batch'].includes(path)
+    ? routes.filter((route) => route.path === '/tokens/:id')
+    : [];
   return [path.replace(':id', someId), [...at, ...byId].map(({ method }) => method)];
 });
 

@@ -184,11 +184,11 @@ const conditional = [
     'quarantineApplication',
     'releaseApplication',
   ],
-  ...['updateToken', 'deleteToken', 'updateDestination', 'deleteDestination'],
+  ...['replaceToken', 'updateToken', 'deleteToken', 'updateDestination', 'deleteDestination'],
 ];
 const withEtag = [
   ...['createApplication', 'getApplication', 'getApplicationByKey', 'updateApplication', 'regenerateKey'],
-  ...['quarantineApplication', 'createToken', 'getToken', 'updateToken'],
+  ...['quarantineApplication', 'createToken', 'getToken', 'updateToken', 'replaceToken'],
   ...['createDestination', 'getDestination', 'updateDestination'],
 ];
 
