@@ -18,9 +18,15 @@ export interface Example {
 
 const fence = /^```(\w+)(?: ([\w.-]+))?\n(.*?)^```$/gms;
 
-/** Reads the code blocks of a page, or of one section. Throws if a block is neither a script, output nor a file. */
+/**
+ * Reads the code blocks of a page, or of one section, after those of the set-up that it links to. Throws if a block is
+ * neither a script, output nor a file.
+ */
 export function readExample(path: string, heading?: string): Example {
   const text = readFileSync(join(root, path), 'utf8');
+  const setUp = text.includes('quick-start.md#before-a-guide')
+    ? readExample('docs/quick-start.md', 'Before a guide').steps
+    : [];
   const section = heading ? (text.split(/^## /m).find((one) => one.startsWith(`${heading}\n`)) ?? '') : text;
   const steps: { script: string; expected: string[] }[] = [];
   const files: Record<string, string> = {};
@@ -35,7 +41,7 @@ export function readExample(path: string, heading?: string): Example {
     else if ((language === 'jsx' || language === 'ts') && path === 'docs/reference/sdk.md') continue;
     else throw new Error(`${path} has a ${language} block that is never run: ${code}`);
   }
-  return { steps, files };
+  return { steps: [...setUp, ...steps], files };
 }
 
 function lines(text: string): string[] {
