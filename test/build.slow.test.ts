@@ -45,6 +45,11 @@ describe('the executable', () => {
     expect([bomFormat, components.length > 40]).toEqual(['CycloneDX', true]);
   });
 
+  test('has the presets of destinations', async () => {
+    const shown = await run([sallyport, 'destinations', 'presets', 'github', '--json'], { env: bare });
+    expect(JSON.parse(shown)).toMatchObject({ origin: 'https://api.github.com' });
+  });
+
   test('verifies an audit log with threads', async () => {
     const log = await openTestStore(sqlite);
     const tenant = await log.tenant();

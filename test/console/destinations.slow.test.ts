@@ -273,6 +273,7 @@ describeConsole(
         'added: request POST /issues: inserts /title from /text; returns the status; name create_issue; description "Create an issue."',
         'added: header x-key',
         'added: timeout 25 s',
+        'added: max in flight 50',
       ]);
       await save('Create');
       await page.getByRole('heading', { name: 'tracker', exact: true }).waitFor();
