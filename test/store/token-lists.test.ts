@@ -1,5 +1,6 @@
 /** Any list, read page by page within any budget, shows exactly the tokens that single decisions allow. */
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+
+import { beforeAll, describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import type { Db } from '../../src/db/db.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
@@ -11,6 +12,7 @@ import { visible } from '../../src/domain/visible-scopes.ts';
 import type { Budget } from '../../src/store/lists/ranges.ts';
 import { findTokens } from '../../src/store/lists/tokens.ts';
 import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
+import { closeLater } from '../support/cleanup.ts';
 import { grants, when } from '../support/grants.ts';
 import { naiveDecideUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
@@ -74,9 +76,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       name === 'SQLite'
         ? openSqlite(path, on.clock.now)
         : openPostgres(on.url, on.clock.now, generousTimeout, fewConnections);
-  });
-  afterAll(async () => {
-    await db.close();
+    closeLater(() => db.close());
   });
 
   async function add(to: string, token: Made, expiresAt?: number): Promise<void> {

@@ -80,12 +80,6 @@ describe.each(databases)('regenerating and deleting on %s', async (_, database) 
     expect((await regenerate(created.id)).status).toBe(404);
   });
 
-  test('exactly one of several concurrent deletions succeeds', async () => {
-    const created = await readable();
-    const answers = await Promise.all(Array.from({ length: 10 }, () => remove(created.id)));
-    expect(answers.map(({ status }) => status).sort()).toEqual([204, ...Array(9).fill(404)]);
-  });
-
   test('an application can delete itself', async () => {
     const created = await readable({ permissions: ['application:delete'] });
     expect((await remove(created.id, created.key)).status).toBe(204);

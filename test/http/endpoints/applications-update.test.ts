@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import { type ApiResponse, databases, manyConnections, openTestServer } from '../../support/test-server.ts';
+import { type ApiResponse, databases, openTestServer } from '../../support/test-server.ts';
 
 type Body = ApiResponse['body'];
 const other = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -17,7 +17,7 @@ const different: [field: string, value: unknown][] = [
 ];
 
 describe.each(databases)('updating an application on %s', async (_, database) => {
-  const server = await openTestServer(database, manyConnections);
+  const server = await openTestServer(database);
 
   const put = (id: string, key: string, body: unknown) =>
     server.call('PUT', `/applications/${id}`, { key, body });
@@ -199,19 +199,5 @@ describe.each(databases)('updating an application on %s', async (_, database) =>
     const narrow = { name: 'x', permissions: ['application:read'] };
     expect((await put(created.id, created.key, narrow)).status).toBe(200);
     expect((await put(created.id, created.key, narrow)).status).toBe(403);
-  });
-
-  test('concurrent updates are serialized', async () => {
-    const { key } = await server.tenant();
-    const created = await server.application(key);
-    const answers = await Promise.all(
-      Array.from({ length: 20 }, (_, at) =>
-        put(created.id, key, { name: `n${at}`, permissions: [`mine:n${at}`] }),
-      ),
-    );
-    expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
-    for (const { body } of answers) expect(body.permissions).toEqual([`mine:${body.name}`]);
-    const { body } = await get(created.id, key);
-    expect(body.permissions).toEqual([`mine:${body.name}`]);
   });
 });

@@ -1,20 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { challengeOf, invalidProof, openBound, useNonce } from '../../support/bound-client.ts';
 import { Prover } from '../../support/dpop.ts';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const path = '/applications/key';
 
-describe.each(databases)('bound sessions on nodes with one %s', (_, database) => {
-  let nodes: [TestServer, TestServer];
-  beforeAll(async () => {
-    const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_PUBLIC_URL: 'https://keys.example/v1/' };
-    const first = await openTestServer(database, env);
-    nodes = [first, await openTestServer(first.config.databaseUrl, env)];
-  });
-  afterAll(async () => {
-    for (const node of nodes.toReversed()) await node.close();
-  });
+describe.each(databases)('bound sessions on nodes with one %s', async (_, database) => {
+  const env = { SALLYPORT_MASTER_KEY: testMasterKey, SALLYPORT_PUBLIC_URL: 'https://keys.example/v1/' };
+  const opened = await openTestServer(database, env);
+  const nodes = [opened, await openTestServer(opened.config.databaseUrl, env)] as const;
 
   /** A client that uses the public URL in its proofs. */
   async function open(node: TestServer) {

@@ -1,5 +1,5 @@
 /** Connections to destinations: addresses, certificates, slow and large replies, and what metrics say about them. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { RequestMemory, Reservation } from '../../../src/http/pipeline/request-memory.ts';
 import { noOpenssl } from '../../support/certificates.ts';
 import { json, openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
@@ -36,9 +36,6 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     });
     ({ key } = await server.tenant());
     await call('/tokens', { id: 'card', data: '4242424242424242' });
-  });
-  afterAll(async () => {
-    for (const each of [receiver, guarded]) await each.close();
   });
   beforeEach(() => {
     answers = ['127.0.0.1'];

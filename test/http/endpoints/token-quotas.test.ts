@@ -1,14 +1,12 @@
 /** Rate limits and storage quota of tokens per application. */
-import { afterAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import { databases, openTestServer, type TestServer, testMasterKey } from '../../support/test-server.ts';
 
 const permissions = ['token:create', 'token:read', 'token:update', 'token:delete'];
 
 describe.each(databases)('on %s, an application', async (_, database) => {
-  const servers: TestServer[] = [];
   const opened = async (env: Record<string, string>) => {
     const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey, ...env });
-    servers.push(server);
     const { id: tenant, key } = await server.tenant();
     const application = (fields = {}) => server.application(key, { permissions, ...fields });
     const create = (as: { key: string }, data: string, fields = {}) =>
@@ -24,9 +22,6 @@ describe.each(databases)('on %s, an application', async (_, database) => {
     const stored = (id: string) => server.app.store.tokens.storageUsed(tenant, id);
     return { server, key, application, create, patch, sessionOf, stored };
   };
-  afterAll(async () => {
-    for (const server of servers) await server.close();
-  });
 
   test('can create or change a limited number of tokens per minute, including its sessions', async () => {
     const { server, application, create, patch, sessionOf } = await opened({

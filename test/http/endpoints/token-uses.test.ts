@@ -1,5 +1,5 @@
 /** Tokens with `max_uses`: a number of requests to destinations, on all nodes together, and no read of the data. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
 import { noOpenssl } from '../../support/certificates.ts';
 import { openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
 import {
@@ -51,9 +51,6 @@ describe.skipIf(noOpenssl).each(databases)('tokens with max_uses on %s', (_, dat
     };
     ({ key: user } = await first.application(key, { permissions: [], rules: [use] }));
     ({ key: reader } = await first.application(key, { permissions: [], rules: [read] }));
-  });
-  afterAll(async () => {
-    for (const node of nodes.toReversed()) await node.close();
   });
   beforeEach(() => {
     receiver.received.length = 0;

@@ -40,37 +40,21 @@ describe.each(databases)('a request whose body arrives after a revocation, on %s
   const all = ['application:create', 'application:read', 'application:update'];
   const another = { name: 'another', type: 'management', permissions: ['application:read'] };
 
-  test('is denied if the application was deleted', async () => {
-    const created = await server.application(key, { type: 'management', permissions: all });
-    const gone = () => server.call('DELETE', `/applications/${created.id}`, { key });
-    expect(await interrupted(created.key, 'POST', '/applications', another, gone)).toBe(401);
+  const of = ({ id }: { id: string }, path = '') => `/applications/${id}${path}`;
+  const less = { name: 'x', permissions: ['application:read'] };
+
+  test.each<[what: string, status: number, refuse: (made: { id: string }) => unknown]>([
+    ['the application was deleted', 401, (made) => server.call('DELETE', of(made), { key })],
+    ['the key was regenerated', 401, (made) => server.call('POST', of(made, '/regenerate'), { key })],
+    ['the permission was removed', 403, (made) => server.call('PUT', of(made), { key, body: less })],
+    ['the key has expired', 401, () => server.clock.advance(61_000)],
+  ])('is denied if %s, and changes nothing', async (_, status, refuse) => {
+    const expires_at = new Date(server.clock.now() + 60_000).toISOString();
+    const made = await server.application(key, { type: 'management', permissions: all, expires_at });
+    const meanwhile = async () => refuse(made);
+    expect(await interrupted(made.key, 'POST', '/applications', another, meanwhile)).toBe(status);
     const { body } = await server.call('GET', '/applications?name=another', { key });
     expect(body.data).toEqual([]);
-  });
-
-  test('is denied if the key was regenerated', async () => {
-    const created = await server.application(key, { type: 'management', permissions: all });
-    const anew = () => server.call('POST', `/applications/${created.id}/regenerate`, { key });
-    expect(await interrupted(created.key, 'POST', '/applications', another, anew)).toBe(401);
-  });
-
-  test('is denied if the permission was removed', async () => {
-    const created = await server.application(key, { type: 'management', permissions: all });
-    const less = () =>
-      server.call('PUT', `/applications/${created.id}`, {
-        key,
-        body: { name: 'x', permissions: ['application:read'] },
-      });
-    expect(await interrupted(created.key, 'POST', '/applications', another, less)).toBe(403);
-  });
-
-  test('is denied if the key has expired', async () => {
-    const expires_at = new Date(server.clock.now() + 60_000).toISOString();
-    const created = await server.application(key, { permissions: ['decision:create'], expires_at });
-    const later = async () => server.clock.advance(61_000);
-    expect(await interrupted(created.key, 'POST', '/decisions', { permission: 'token:read' }, later)).toBe(
-      401,
-    );
   });
 
   test('is allowed without a revocation', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
+import { describe, expect, test } from 'bun:test';
 import {
   type ApiResponse,
   databases,
@@ -19,21 +19,11 @@ function expectOnce(answers: { readonly status: number }[], other: number): numb
   return answers.findIndex(({ status }) => status === 204);
 }
 
-describe.each(databases)('three nodes on one %s', (_, database) => {
-  let nodes: TestServer[];
-  let key: string;
-  beforeAll(async () => {
-    const first = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
-    nodes = [
-      first,
-      await openTestServer(first.config.databaseUrl),
-      await openTestServer(first.config.databaseUrl),
-    ];
-    key = (await first.tenant()).key;
-  });
-  afterAll(async () => {
-    for (const node of nodes.toReversed()) await node.close();
-  });
+describe.each(databases)('three nodes on one %s', async (_, database) => {
+  const first = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const { databaseUrl } = first.config;
+  const nodes = [first, await openTestServer(databaseUrl), await openTestServer(databaseUrl)];
+  const { key } = await first.tenant();
 
   const at = (index: number) => nodes[index % nodes.length] as TestServer;
   const ask = (node: TestServer, ...request: Parameters<TestServer['call']>) => node.call(...request);
