@@ -139,11 +139,6 @@ export const topics: Readonly<Record<string, Topic>> = {
     "Write a tenant's applications and destinations to a file for `apply`.",
     () => import('./commands/pull.ts'),
   ),
-  import: topic(
-    'api',
-    'Copy applications, rules and tokens from another vault.',
-    () => import('./commands/import.ts'),
-  ),
   init: topic(
     'api',
     'Set up a project: create a backend and a browser application and write their keys to .env.',

@@ -1,169 +1,141 @@
-/** Copies tokens in batches, and compares each copy with its source. */
-import {
-  ConflictError,
-  ProblemError,
-  type Sallyport,
-  type Token,
-  ValidationError,
-} from '../../../sdk/src/sallyport.ts';
-import { parseDateTime } from '../../domain/common-fields.ts';
-import { canonicalContainer } from '../../domain/rule.ts';
-import { defaultType } from '../../domain/token.ts';
-import { ErrorAbout } from '../errors.ts';
-import type { MappedToken } from './import-mapping.ts';
-import type { Fault, Origin } from './import-source.ts';
+/** `sallyport tokens import`: creates tokens from a file of JSON lines, in batches. */
+import { statSync } from 'node:fs';
+import { ConflictError, type TokenCreate } from '../../../sdk/src/sallyport.ts';
+import { findInexactNumber } from '../../domain/number-precision.ts';
+import { runSteps } from '../../domain/steps.ts';
+import { isObject } from '../../domain/token.ts';
+import { type Call, option, type RemoteCommand } from '../command.ts';
+import { newLines, readLines, requireFile } from '../terminal/files.ts';
+import { fields, progressBar, showProgress } from '../terminal/print.ts';
+import { stoppable } from '../terminal/signals.ts';
 
-type Mapped = Extract<MappedToken, { token: unknown }>;
+export const importCommand: RemoteCommand = {
+  usage: 'tokens import <FILE>',
+  options: [option('rejected FILE', 'Write the lines that were refused, with the reason, to this new file.')],
+  summary: 'Create tokens from a file with one token per line.',
+  details:
+    'Each line is a JSON object with the fields of `POST /tokens`, and an `id` or `unless_exists`, so that the import can be repeated: tokens that exist are skipped. FILE is - for standard input. The tokens are sent in batches of 100. One that is refused does not stop the others. A file that --rejected has written can be corrected and imported. Exits with 1 if a line was refused.',
+  examples: ['sallyport tokens import cards.jsonl --rejected rejected.jsonl'],
+  call: importTokens,
+};
 
-export interface TokenCounts {
-  read: number;
-  copied: number;
-  /** Tokens that exist in the target with the same content. */
-  unchanged: number;
-  /** Tokens that differed, and were deleted and created again. */
-  replaced: number;
-  /** Tokens that exist in the target with other content. They were not replaced. */
-  different: number;
-  expired: number;
-  failed: number;
-  /** Tokens that were read back from the target and are equal to the source. */
-  verified: number;
-  /** Verified tokens whose data could not be compared, because the target key may not see it. */
-  dataNotCompared: number;
-  /** Tokens without a container in the source. */
-  defaultContainer: number;
+/** A line of the file. `end` is its last byte. */
+interface Line {
+  readonly text: string;
+  readonly number: number;
+  readonly end: number;
 }
 
-/** The tokens that were read, but not copied or compared because the import was interrupted. */
-export function tokensLeft(counts: TokenCounts): number {
-  const { read, copied, unchanged, replaced, different, expired, failed } = counts;
-  return read - copied - unchanged - replaced - different - expired - failed;
+interface Refused {
+  readonly line: number;
+  readonly code: string;
+  readonly error: string;
 }
 
-export function noTokens(): TokenCounts {
-  return {
-    read: 0,
-    copied: 0,
-    unchanged: 0,
-    replaced: 0,
-    different: 0,
-    expired: 0,
-    failed: 0,
-    verified: 0,
-    dataNotCompared: 0,
-    defaultContainer: 0,
-  };
-}
+/** Limits the printed lines. With --json, all are listed. */
+const maxPrinted = 20;
 
-export interface CopyOptions {
-  readonly dryRun: boolean;
-  /** Whether tokens that differ are deleted and created again. */
-  readonly replace: boolean;
-  readonly reportFailure: (origin: Origin, fault: Fault) => void;
-  /** When aborted, no further token is copied. Tokens that were copied are still compared. */
-  readonly stop: AbortSignal;
-}
+async function importTokens(call: Call): Promise<number> {
+  const { args, options, terminal, service } = call;
+  const path = args[0] as string;
+  const rejectedPath = options.value('rejected');
+  const rejected = rejectedPath === undefined ? undefined : newLines(rejectedPath);
+  const size = path === '-' ? undefined : sizeOf(path);
+  const progress = showProgress(terminal);
+  const counts = { read: 0, created: 0, existing: 0 };
+  const refused: Refused[] = [];
+  const lines = new Map<TokenCreate, Line>();
 
-/** The number of tokens per batch. The API accepts 100 ids per filter; long ids must fit into a URL. */
-export const batchSize = 40;
-const concurrency = 4;
-/** An import can exceed the rate limit for tokens many times. */
-const requestOptions = { retries: 20, timeout: 60_000 };
+  function refuse({ text, number }: Line, code: string, error: string): void {
+    refused.push({ line: number, code, error });
+    const token = parse(text) ?? text;
+    rejected?.write(JSON.stringify({ line: number, code, error, token }));
+  }
 
-/**
- * Copies the tokens that are missing in the target, and compares those that exist, so it can be repeated. A dry run
- * only counts the tokens that would be copied.
- */
-export async function copyBatch(
-  service: Sallyport,
-  batch: readonly Mapped[],
-  counts: TokenCounts,
-  { dryRun, replace, reportFailure, stop }: CopyOptions,
-): Promise<void> {
-  const existing = await readById(service, batch);
-  const written: [mapped: Mapped, as: 'copied' | 'replaced'][] = [];
-  const fail = (origin: Origin, fault: Fault) => {
-    counts.failed++;
-    reportFailure(origin, fault);
-  };
-  const copyOne = async (mapped: Mapped): Promise<void> => {
-    const { token } = mapped;
-    const found = existing.get(token.id);
-    const difference = found && differenceOf(mapped, found);
-    if (found && difference === undefined) {
-      counts.unchanged++;
-      return countVerified(counts, found);
-    }
-    if (found && !replace) {
-      counts.different++;
-      return reportFailure(mapped, {
-        code: 'different',
-        error: `is in the target with another ${difference}`,
-      });
-    }
-    if (!dryRun) {
-      if (found) await service.tokens.delete(token.id, requestOptions);
-      const fault = await create(service, mapped);
-      if (fault) return fail(mapped, fault);
-      written.push([mapped, found ? 'replaced' : 'copied']);
-    }
-    counts[found ? 'replaced' : 'copied']++;
-  };
-  for (let from = 0; from < batch.length && !stop.aborted; from += concurrency)
-    await Promise.all(batch.slice(from, from + concurrency).map(copyOne));
-  const copies = await readById(
-    service,
-    written.map(([mapped]) => mapped),
-  );
-  for (const [mapped, as] of written) {
-    const copy = copies.get(mapped.token.id);
-    const difference = copy ? differenceOf(mapped, copy) : 'state: your key cannot read it there';
-    if (copy && difference === undefined) countVerified(counts, copy);
-    else {
-      counts[as]--;
-      fail(mapped, { code: 'copy_differs', error: `was copied, but the target has another ${difference}` });
+  async function* bodies(stop: AbortSignal): AsyncGenerator<TokenCreate> {
+    for await (const line of linesOf(call, path)) {
+      stop.throwIfAborted();
+      if (line.text.trim() === '') continue;
+      counts.read++;
+      const body = bodyOf(line.text);
+      if ('error' in body) refuse(line, body.code, body.error);
+      else {
+        lines.set(body.token, line);
+        yield body.token;
+      }
     }
   }
-}
 
-function countVerified(counts: TokenCounts, { data }: Token): void {
-  counts.verified++;
-  if (data === undefined) counts.dataNotCompared++;
-}
-
-async function readById(service: Sallyport, batch: readonly Mapped[]): Promise<Map<string, Token>> {
-  const found = new Map<string, Token>();
-  if (batch.length === 0) return found;
-  const id = batch.map(({ token }) => token.id);
-  for await (const token of service.tokens.all({ id }, requestOptions)) found.set(token.id, token);
-  return found;
-}
-
-/** Returns the reason if the target rejects the token. Throws if it would reject all tokens or is unavailable. */
-async function create(service: Sallyport, { place, token }: Mapped): Promise<Fault | undefined> {
   try {
-    await service.tokens.create(token, requestOptions);
-    return undefined;
-  } catch (error) {
-    if (error instanceof ConflictError)
-      return { code: 'token_exists', error: 'exists in the target, and your key cannot read it there' };
-    if (error instanceof ValidationError) return { code: 'validation_failed', error: error.message };
-    if (error instanceof ProblemError && error.status === 413)
-      return { code: 'too_large', error: error.message };
-    throw new ErrorAbout(place, error);
+    const interrupted = await stoppable(
+      async (stop) => {
+        for await (const { body, error } of service.tokens.createMany(bodies(stop))) {
+          const line = lines.get(body) as Line;
+          lines.delete(body);
+          if (!error) counts.created++;
+          else if (error instanceof ConflictError && error.code === 'token_exists') counts.existing++;
+          else refuse(line, error.code, error.message);
+          progress.update(
+            progressBar(
+              size === undefined ? 'lines' : 'bytes',
+              size === undefined ? line.number : line.end,
+              size,
+            ),
+          );
+        }
+      },
+      () => terminal.writeError('sallyport: warning: interrupted; waiting for the batch in progress\n'),
+    );
+    progress.clear();
+    for (const { line, error } of refused.slice(0, maxPrinted))
+      terminal.writeError(`sallyport: warning: line ${line} ${error}\n`);
+    if (refused.length > maxPrinted)
+      terminal.writeError(`sallyport: warning: ${refused.length - maxPrinted} more lines were refused\n`);
+    const result = { ...counts, refused, interrupted: interrupted !== undefined };
+    const text = fields([
+      ['read', String(counts.read)],
+      ['created', String(counts.created)],
+      ['existing', String(counts.existing)],
+      ['refused', String(refused.length)],
+    ]);
+    return call.printResult(result, text, interrupted?.exitCode ?? (refused.length > 0 ? 1 : 0));
+  } finally {
+    progress.clear();
+    rejected?.close();
   }
 }
 
-/** The first field that differs. Undefined if none does. Compares only data that the target key may see. */
-function differenceOf({ token, masked }: Mapped, copy: Token): string | undefined {
-  const timeOf = (text: string | undefined) => (text === undefined ? undefined : parseDateTime(text));
-  if ((token.type ?? defaultType) !== copy.type) return 'type';
-  if (canonicalContainer(token.container) !== canonicalContainer(copy.container)) return 'container';
-  if (!Bun.deepEquals(token.mask, copy.mask)) return 'mask';
-  if (!Bun.deepEquals(token.search, copy.search)) return 'search';
-  if (!Bun.deepEquals(token.metadata ?? {}, copy.metadata ?? {})) return 'metadata';
-  if (token.max_uses !== copy.max_uses) return 'max_uses';
-  if (timeOf(token.expires_at) !== timeOf(copy.expires_at)) return 'expiry';
-  const isSame = [token.data, masked, undefined].some((data) => Bun.deepEquals(data, copy.data));
-  return isSame ? undefined : 'data';
+function sizeOf(path: string): number {
+  requireFile(path);
+  return statSync(path).size;
+}
+
+async function* linesOf({ input }: Call, path: string): AsyncGenerator<Line> {
+  let number = 0;
+  if (path !== '-') {
+    for await (const line of readLines(path)) yield { ...line, number: ++number };
+    return;
+  }
+  for (const text of (await input.standard('-')).split('\n')) yield { text, number: ++number, end: 0 };
+}
+
+/** The token of a line. A line that an earlier import refused has it in `token`. */
+function bodyOf(text: string): { token: TokenCreate } | Omit<Refused, 'line'> {
+  const value = parse(text);
+  if (!isObject(value)) return { code: 'invalid_json', error: 'is not a JSON object in UTF-8' };
+  const path = runSteps(findInexactNumber(text));
+  if (path !== undefined)
+    return { code: 'inexact_number', error: `has a number that cannot be stored exactly, at ${path}` };
+  const token = isObject(value.token) && 'error' in value ? value.token : value;
+  if (typeof token.id === 'string' || typeof token.unless_exists === 'string')
+    return { token: token as unknown as TokenCreate };
+  return { code: 'id_missing', error: 'has no id and no unless_exists, so the import could not be repeated' };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,4 +1,4 @@
-import type { Token, TokenCreate, TokenPatch } from '../../../sdk/src/sallyport.ts';
+import type { Token, TokenCreate, TokenPatch, TokenReplace } from '../../../sdk/src/sallyport.ts';
 import { type Call, type Option, option, type RemoteCommand } from '../command.ts';
 import { UsageError } from '../errors.ts';
 import {
@@ -12,6 +12,7 @@ import {
   yesOption,
 } from '../terminal/options.ts';
 import { fields, limitOption, printList } from '../terminal/print.ts';
+import { importCommand } from './import-tokens.ts';
 
 const metadataOption = option(
   'metadata NAME=VALUE...',
@@ -108,6 +109,22 @@ export const commands: readonly RemoteCommand[] = [
       return show(call, await call.service.tokens.update(call.args[0] as string, patch as TokenPatch));
     },
   },
+  {
+    usage: 'tokens replace <ID>',
+    options: bodyOptions.filter(({ name }) => name !== 'type' && name !== 'container'),
+    summary: 'Replace the data of a token.',
+    details:
+      'Also replaces mask, search templates, metadata and expiry: those that you leave out are removed.',
+    examples: ['sallyport tokens replace card-42 --data-file card.json'],
+    call: async (call) => {
+      const body = await bodyOf(call);
+      if (!('data' in body))
+        throw new UsageError('no data was given', 'pass --text-file, --data-file or --file');
+      const id = call.args[0] as string;
+      return show(call, await call.service.tokens.replace(id, body as unknown as TokenReplace));
+    },
+  },
+  importCommand,
   {
     usage: 'tokens delete <ID>',
     options: [yesOption],

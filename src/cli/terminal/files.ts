@@ -14,6 +14,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { readFileLines } from '../../db/line-reader.ts';
 import { syncFolderOf, writeFileLines } from '../../db/line-writer.ts';
 import { copyOwnership, createExclusively, pathWithoutLinks } from '../../db/sqlite/file-ownership.ts';
 import { type Call, option } from '../command.ts';
@@ -25,6 +26,21 @@ export function requireFile(path: string): void {
   if (!file?.isFile())
     throw new UsageError(`${path} ${file ? 'is not a file' : 'does not exist'}`, 'check the path');
   accessSync(path, constants.R_OK);
+}
+
+/** The lines of a file, with the position of their end. One that is not UTF-8 is replaced by text that is not JSON. */
+export async function* readLines(path: string): AsyncGenerator<{ text: string; end: number }> {
+  let previous: { readonly text: string; readonly start: number } | undefined;
+  // `readFileLines` returns an empty text for a line that is not UTF-8.
+  const ended = ({ text, start }: NonNullable<typeof previous>, end: number) => ({
+    text: text === '' && end > start ? '\ufffd' : text,
+    end,
+  });
+  for await (const line of readFileLines(path)) {
+    if (previous) yield ended(previous, line.start - 1);
+    previous = line;
+  }
+  if (previous) yield ended(previous, statSync(path).size);
 }
 
 /** Writes a new file and flushes it to disk. Removes the file if anything fails. */
