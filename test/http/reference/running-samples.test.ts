@@ -4,6 +4,7 @@ import { formType } from '../../../src/http/pipeline/read-input.ts';
 import { example } from '../../../src/http/reference/examples.ts';
 import { type Operation, openApi, requestTarget } from '../../../src/http/reference/openapi.ts';
 import { routes } from '../../../src/http/routes.ts';
+import { tokenUseRule } from '../../support/destination-receiver.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
 
 const document = openApi(routes, '1.2.3');
@@ -53,8 +54,16 @@ describe('the examples of the API reference', async () => {
     if (name !== 'createToken') await create('/tokens', example.tokenCreate);
     const destination =
       name === 'createDestination' ? {} : await create('/destinations', example.destinationCreate);
+    const usesTokens = name === 'listUsableDestinations';
+    const rules = usesTokens ? [tokenUseRule('/', [destination.id])] : [];
+    const user = usesTokens ? await server.application(management, { permissions: [], rules }) : {};
     return {
-      keys: { management, private: application.key, public: publicKey, session: session_key },
+      keys: {
+        management: user.key ?? management,
+        private: application.key,
+        public: publicKey,
+        session: session_key,
+      },
       ids: [
         [example.applicationKey.id, keys[0].id],
         [example.session.id, sessions[0]?.id],
