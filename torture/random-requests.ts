@@ -81,7 +81,7 @@ export class Generator {
   }
 
   #asText(value: unknown): string {
-    return typeof value === 'string' ? value : JSON.stringify(value);
+    return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   }
 
   #headers(type: string, body: Buffer | undefined): string[] {
