@@ -1,5 +1,6 @@
 /** Known bugs to plant. */
 import type { Bug } from './bug.ts';
+import { durabilityBugs } from './durability-bugs.ts';
 import { stolenKeyBugs } from './stolen-key-bugs.ts';
 
 export const bugs: readonly Bug[] = [
@@ -151,18 +152,7 @@ export const bugs: readonly Bug[] = [
       },
     ],
   },
-  {
-    name: 'synchronous = normal',
-    row: 'fsync-order',
-    database: 'SQLite',
-    changes: [
-      {
-        file: 'src/db/sqlite/sqlite.ts',
-        from: "db.run('pragma synchronous = full')",
-        to: "db.run('pragma synchronous = normal')",
-      },
-    ],
-  },
+  ...durabilityBugs,
   {
     name: 'containers compared without their last slash',
     row: 'histories',

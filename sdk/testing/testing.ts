@@ -219,6 +219,7 @@ function storeOf(memory: Memory): Store {
     tenants: { get: async () => memory.tenant },
     audit: missing<Store['audit']>('the audit log', { write: doNothing }),
     change: (_, work) => memory.change(() => work(transaction)),
+    durable: doNothing,
     revokeKey: async ({ digest }) => void memory.revoke(digest),
     findWorkloadTarget: missing<Store>('workloads').findWorkloadTarget,
     findSignInTargets: missing<Store>('sign-in').findSignInTargets,

@@ -91,6 +91,8 @@ export interface Local {
   fileProblem(): string | undefined;
   /** Whether only essential changes are made, because the disk is full. */
   isDiskFull(): boolean;
+  /** Resolves when everything that was read so far is on disk. What `change` resolves with is. */
+  durable(): Promise<void>;
 }
 
 export interface Db extends Executor {

@@ -12,10 +12,12 @@ import type { Lookup, Value } from './statement.ts';
 
 export interface Driver extends BatchLimits {
   /**
-   * Runs work in one transaction. Durable when it resolves; rolled back if work throws. With `perTenant`, `tenant` is
+   * Runs work in one transaction. Durable when it resolves, or when `durable` does; rolled back if work throws. With `perTenant`, `tenant` is
    * that of the changes: `nilTenant` if they have none.
    */
   readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>, tenant: string) => Promise<T>;
+  /** Resolves when every commit and read before the call is on disk. Callers get their results afterwards. */
+  readonly durable?: (changes: number) => Promise<void>;
   /** Whether only changes of the same tenant share a transaction. */
   readonly perTenant?: boolean;
   /** Whether statements of different changes may be sent without waiting for each other's answers. */
@@ -73,47 +75,59 @@ function aloneFirst(a: Pending, b: Pending): number {
 }
 
 export function groupCommit(driver: Driver): Enqueue {
-  const { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() } = driver;
+  const { now = () => performance.now() } = driver;
 
   /** Other requests are handled between two transactions, not within one: it would hold its locks for longer. */
   async function commit(queued: readonly Pending[]): Promise<void> {
-    let batch = rejectStale(queued).toSorted(aloneFirst);
+    const settled: Promise<void>[] = [];
+    let batch = rejectStale(driver, queued).toSorted(aloneFirst);
     while (batch.length > 0) {
-      batch = batch.slice(await commitSome(batch));
+      const done = await commitSome(batch, (outcomes) => settled.push(settle(outcomes)));
+      batch = batch.slice(done);
       if (batch.length > 0) await nextTurn();
     }
+    await Promise.all(settled);
+  }
+
+  /** The next transaction does not wait for this. */
+  async function settle(outcomes: readonly Outcome[]): Promise<void> {
+    await driver.durable?.(outcomes.length);
+    for (const tell of outcomes) tell();
   }
 
   /**
    * Runs the changes in one transaction, or as many of them as a few milliseconds allow. If that fails because of one
    * of them, runs each in its own. Returns the number of changes that are done.
    */
-  async function commitSome(batch: readonly Pending[]): Promise<number> {
+  async function commitSome(
+    batch: readonly Pending[],
+    end: (outcomes: readonly Outcome[]) => void,
+  ): Promise<number> {
     if (batch.length === 1 || batch[0]?.entity === alone) {
-      await commitAlone(batch[0] as Pending);
+      end([await commitAlone(batch[0] as Pending)]);
       return 1;
     }
     try {
       const { tenant } = batch[0] as Pending;
-      const outcomes = await driver.transaction((tx) => runSome(batch, tx), tenant);
-      for (const settle of outcomes) settle();
+      const outcomes = await driver.transaction((tx) => runSome(driver, batch, tx), tenant);
+      end(outcomes);
       return outcomes.length;
     } catch (error) {
       // One after another, so that they need no more connections than before.
-      if (error instanceof RolledBack) for (const each of error.again(batch)) await commitAlone(each);
-      else for (const { reject } of batch) reject(error);
+      if (error instanceof RolledBack) for (const each of error.again(batch)) end([await commitAlone(each)]);
+      else
+        end(
+          batch.map(
+            ({ reject }) =>
+              () =>
+                reject(error),
+          ),
+        );
       return batch.length;
     }
   }
 
-  function rejectStale(queued: readonly Pending[]): readonly Pending[] {
-    const earliest = now() - maxQueueTime;
-    for (const { queuedAt, reject } of queued)
-      if (queuedAt < earliest) reject(new DbUnavailable('the database is too busy'));
-    return queued.filter(({ queuedAt }) => queuedAt >= earliest);
-  }
-
-  async function commitAlone({ work, tenant, resolve, reject, checkDeadline }: Pending): Promise<void> {
+  async function commitAlone({ work, tenant, resolve, reject, checkDeadline }: Pending): Promise<Outcome> {
     const run = async (queries: Queries) => {
       checkDeadline();
       const deferred = new DeferredWrites();
@@ -122,27 +136,10 @@ export function groupCommit(driver: Driver): Enqueue {
       checkDeadline();
       return value as never;
     };
-    await driver.transaction(run, tenant).then(resolve, reject);
-  }
-
-  async function runSome(batch: readonly Pending[], queries: Queries): Promise<Outcome[]> {
-    const deferred = new DeferredWrites();
-    let culprit: Pending | undefined;
-    const run = (pending: Pending) =>
-      attempt(pending, new SharedTransaction(queries, deferred), () => {
-        culprit ??= pending;
-      });
-    try {
-      const startedAt = now();
-      const outcomes = driver.pipelined
-        ? await pipeline(batch, run)
-        : await inTurn(batch, run, () => Math.abs(now() - startedAt) > maxTime);
-      await deferred.flush(queries);
-      for (const { checkDeadline } of batch.slice(0, outcomes.length)) checkDeadline();
-      return outcomes;
-    } catch (error) {
-      throw new RolledBack(culprit, error);
-    }
+    return driver.transaction(run, tenant).then(
+      (value) => () => resolve(value),
+      (error) => () => reject(error),
+    );
   }
 
   const add = batcher(commit, driver, driver.perTenant ? ({ tenant }) => tenant : undefined);
@@ -150,6 +147,40 @@ export function groupCommit(driver: Driver): Enqueue {
     new Promise((resolve, reject) =>
       add({ work, entity, tenant, queuedAt: now(), resolve, reject, checkDeadline }),
     );
+}
+
+function rejectStale(
+  { maxQueueTime = Number.POSITIVE_INFINITY, now = () => performance.now() }: Driver,
+  queued: readonly Pending[],
+): readonly Pending[] {
+  const earliest = now() - maxQueueTime;
+  for (const { queuedAt, reject } of queued)
+    if (queuedAt < earliest) reject(new DbUnavailable('the database is too busy'));
+  return queued.filter(({ queuedAt }) => queuedAt >= earliest);
+}
+
+async function runSome(
+  { pipelined, now = () => performance.now() }: Driver,
+  batch: readonly Pending[],
+  queries: Queries,
+): Promise<Outcome[]> {
+  const deferred = new DeferredWrites();
+  let culprit: Pending | undefined;
+  const run = (pending: Pending) =>
+    attempt(pending, new SharedTransaction(queries, deferred), () => {
+      culprit ??= pending;
+    });
+  try {
+    const startedAt = now();
+    const outcomes = pipelined
+      ? await pipeline(batch, run)
+      : await inTurn(batch, run, () => Math.abs(now() - startedAt) > maxTime);
+    await deferred.flush(queries);
+    for (const { checkDeadline } of batch.slice(0, outcomes.length)) checkDeadline();
+    return outcomes;
+  } catch (error) {
+    throw new RolledBack(culprit, error);
+  }
 }
 
 /** Milliseconds for which the changes of a transaction run, if they run one after another. */

@@ -84,6 +84,8 @@ class Turn implements Applicant {
   proven: string | undefined;
   #receiving: Promise<ReceivedBody> | undefined;
   #isRead = false;
+  /** Whether the reason for a refusal is on disk, so that a power cut cannot undo it. */
+  #isDurable = true;
   #releaseQuota: Release | undefined;
 
   constructor(route: KeyedRoute, request: RoutedRequest, requestInfo: RequestInfo, app: HandlerContext) {
@@ -103,6 +105,7 @@ class Turn implements Applicant {
     app.limits.takeAddress(requestInfo);
     this.key = presentedKey(request.headers, route);
     app.limits.take(requestInfo, { limit: 'key', client: this.key.digest.toHex() });
+    this.#isDurable = route.kind !== 'change';
   }
 
   /**
@@ -196,6 +199,7 @@ class Turn implements Applicant {
     if (route.bindsSession) call.jkt = keyOfNewSession(this, app);
     const isPreview = (call.query as { dry_run?: boolean } | undefined)?.dry_run === true;
     const read = route.kind === 'read' ? route.handle : isPreview ? route.preview : undefined;
+    this.#isDurable = true;
     const work = read
       ? read(call, app)
       : runChange(route as Exclude<KeyedRoute, { kind: 'read' }>, call, this.request, app);
@@ -239,6 +243,7 @@ class Turn implements Applicant {
     requestInfo.reservation?.release();
     const receiving = this.#receiving;
     const error = principal ? await this.#causeOf(thrown) : thrown;
+    if (!this.#isDurable || (error !== thrown && route.kind === 'change')) await app.store.durable();
     await recordRefusal(app, { route, principal, error, request, receiving, requestInfo });
     const isRead = this.#isRead;
     return inOwnTurn(refusalOf({ route, request, error, principal, isRead }, requestInfo, app));

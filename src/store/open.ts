@@ -188,6 +188,7 @@ function storeOn(
     tenants: tenants(db),
     audit: { ...perTenant(db, (of) => auditLog({ ...log, db: of })), write: auditLog(log).write },
     change: run,
+    durable: async () => db.local?.durable(),
     revokeKey: keyRevoker(db, tags, keys, log.writeChanges),
     findWorkloadTarget: workloadTargets(db, tags),
     findSignInTargets: signInTargets(db, tags),

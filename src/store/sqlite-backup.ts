@@ -9,6 +9,7 @@ import { type MasterKeys, missingReason } from '../db/keys/keyring.ts';
 import { schemaDifferences } from '../db/migrate.ts';
 import { generationFile } from '../db/sqlite/commit-watch.ts';
 import { createExclusively, inRealFolder, openDatabase } from '../db/sqlite/file-ownership.ts';
+import { mendLog } from '../db/sqlite/log-sync.ts';
 import { lockFile, lockShared } from '../db/sqlite/sqlite-lock.ts';
 import { deleteRecordCounts } from './application-storage.ts';
 
@@ -21,11 +22,14 @@ const shortLived = ['sessions', 'idempotency'];
  * one. The copy is not synced, and damaged if this throws.
  */
 export function backUp(from: string, to: string): string | undefined {
+  mendLog(from);
   const letGo = lockShared(from);
   try {
     within(from, (db) => {
       db.run('pragma synchronous = off');
       db.run('vacuum into ?', [inRealFolder(to)]);
+      // If the service is stopped, closing the database copies its log.
+      db.run('pragma synchronous = full');
     });
     return within(to, (db) => {
       // Each sync of a large file would delay the changes of a running service.

@@ -355,6 +355,8 @@ export interface Store {
     entity?: string | symbol,
     manner?: 'essential' | 'alone',
   ): Promise<T>;
+  /** Resolves when everything that was read so far is on disk. What `change` resolves or rejects with is. */
+  durable(): Promise<void>;
   /**
    * Revokes the application key with this tag and digest and ends all sessions that it authorized, or ends the session
    * with this tag and digest. Writes the audit entry that `entryOf` returns. The keys are invalid for every request sent after this

@@ -10,6 +10,8 @@ import type { Context } from '../row.ts';
 export interface KillableNode {
   readonly url: string;
   readonly pid: number;
+  /** Resolves with the exit code. */
+  readonly exited: Promise<number>;
   /** Sends SIGKILL. */
   kill(): Promise<void>;
   /** Stops the node gracefully and returns its exit code. */
@@ -75,7 +77,7 @@ export async function startNode(
   for await (const chunk of child.stdout) {
     printed += decoder.decode(chunk, { stream: true });
     const url = /listening on (http:\S+)\n/.exec(printed)?.[1];
-    if (url) return { url, pid: child.pid, kill, stop };
+    if (url) return { url, pid: child.pid, exited: child.exited, kill, stop };
   }
   const errors = readFileSync(said, 'utf8').split('\n').slice(-5).join('\n');
   const isSlow = errors.includes('the database does not answer');

@@ -3,9 +3,11 @@ import type { Row } from '../row.ts';
 import { cutOff } from '../rows/database-partition.ts';
 import { disclosures } from '../rows/disclosures.ts';
 import { disk } from '../rows/disk.ts';
+import { failedSyncs } from '../rows/failed-syncs.ts';
 import { failover } from '../rows/failover.ts';
 import { synced } from '../rows/fsync-order.ts';
 import { kill } from '../rows/kill.ts';
+import { lostWrites } from '../rows/lost-writes.ts';
 import { migration } from '../rows/migration.ts';
 import { oldPrimary } from '../rows/old-primary.ts';
 import { pointInTime } from '../rows/point-in-time.ts';
@@ -23,6 +25,8 @@ export const crashes: readonly Row[] = [
   disclosures,
   useKill,
   synced,
+  lostWrites,
+  failedSyncs,
   storage,
   failover,
   workerLoss,

@@ -42,39 +42,79 @@ export async function readTrace(output: string): Promise<string> {
   }
 }
 
+/** Command prefix that makes each sync take this many milliseconds longer. */
+export function slowSyncs(milliseconds: number): string[] {
+  const calls = 'fsync,fdatasync';
+  const inject = `inject=${calls}:delay_exit=${1000 * milliseconds}`;
+  return [
+    'strace',
+    '-D',
+    '-f',
+    '-qq',
+    '--seccomp-bpf',
+    '-o',
+    '/dev/null',
+    '-e',
+    `trace=${calls}`,
+    '-e',
+    inject,
+  ];
+}
+
 export interface SyncOrder {
-  /** Successful requests. */
+  /** Answered requests. */
   readonly answered: number;
   readonly syncs: number;
-  /** Requests whose response was sent before their data was synced. */
+  /** Syncs between two responses, by the thread that sends them. */
+  readonly onEventLoop: number;
+  /** Requests that were answered before a sync of what they may have written or read. */
   readonly early: readonly string[];
 }
 
 const call = /^(\d+) +(?:<\.\.\. )?(\w+)/;
 
-/** `name` matches request ids. `log` is the suffix of the log file's name. */
-export function parseOrder(trace: string, name: RegExp, log: string): SyncOrder {
-  const syncing = new Set<string>();
-  const unsynced = new Set<string>();
+/**
+ * `name` matches the ids of changing requests. `log` is the suffix of the log file's name. Requests with the same
+ * `subject` are about one change: each response to them needs a sync that began after the first write that followed the
+ * first of them.
+ */
+export function parseOrder(
+  trace: string,
+  name: RegExp,
+  log: string,
+  subject: (id: string) => number,
+): SyncOrder {
+  /** Writes to the log before the sync that each thread makes. */
+  const syncing = new Map<string, number>();
+  /** Writes to the log before the first request of each subject. */
+  const received = new Map<number, number>();
   const early: string[] = [];
-  let [answered, syncs, dirty] = [0, 0, false];
+  let [answered, syncs, written, synced] = [0, 0, 0, 0];
+  let [onEventLoop, sinceResponse] = [0, 0];
+  let sender = '';
   for (const line of trace.split('\n')) {
     const [, thread = '', made = ''] = call.exec(line) ?? [];
     const ids = Array.from(line.matchAll(name), ([id]) => id);
-    if (made === 'recvfrom') for (const id of ids) unsynced.add(id);
-    if (made === 'pwrite64' && line.includes(`${log}>`)) dirty = true;
+    if (made === 'recvfrom')
+      for (const each of ids.map(subject)) if (!received.has(each)) received.set(each, written);
+    if (made === 'pwrite64' && line.includes(`${log}>`)) written++;
     if (made === 'fsync' || made === 'fdatasync') {
-      if (line.includes(`${log}>`)) syncing.add(thread);
-      if (!syncing.has(thread) || line.endsWith('<unfinished ...>')) continue;
+      if (thread === sender) sinceResponse++;
+      if (line.includes(`${log}>`)) syncing.set(thread, written);
+      const began = syncing.get(thread);
+      if (began === undefined || line.endsWith('<unfinished ...>')) continue;
       syncing.delete(thread);
       if (!/= 0$/.test(line)) continue;
       syncs++;
-      dirty = false;
-      unsynced.clear();
+      synced = Math.max(synced, began);
     }
-    if (made !== 'sendto' || !line.includes('"HTTP/1.1 2')) continue;
+    if (made !== 'sendto' || !/"HTTP\/1\.1 [24]/.test(line) || ids.length === 0) continue;
+    sender = thread;
+    onEventLoop += sinceResponse;
+    sinceResponse = 0;
     answered += ids.length;
-    early.push(...ids.filter((id) => dirty || unsynced.has(id)));
+    const needed = (id: string) => (received.get(subject(id)) ?? 0) + 1;
+    early.push(...ids.filter((id) => synced < needed(id)));
   }
-  return { answered, syncs, early };
+  return { answered, syncs, onEventLoop, early };
 }

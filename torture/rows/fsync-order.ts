@@ -1,4 +1,4 @@
-/** Checks with strace that responses are sent after fsync. */
+/** Checks with strace that every outcome of a change is sent after a sync, which the event loop does not wait for. */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Client } from '../client.ts';
@@ -9,41 +9,64 @@ import type { Context, Outcome, Row } from '../row.ts';
 
 export const synced: Row = {
   name: 'fsync-order',
-  requirement: 'the system calls of 500 writes: every response after its fsync',
+  requirement:
+    'the system calls of 500 changes, a third of them refused or replayed: every response after a sync that began after what it tells, and no sync on the event loop',
   databases: ['SQLite'],
   run,
 };
 
 async function run(context: Context): Promise<Outcome> {
-  const writes = context.sized(500, 40);
+  const changes = context.sized(501, 60);
   if (!hasStrace()) {
     const failures = ['strace is not installed: apt-get install strace'];
-    return { figures: { writes: 0 }, failures };
+    return { figures: { changes: 0 }, failures };
   }
   const output = join(context.folder, 'trace');
   context.defer(() => rmSync(output, { force: true }));
-  await write(context, output, writes);
-  const { answered, syncs, early } = parseOrder(await readTrace(output), /write-\d{5}/g, '.db-wal');
-  const failures = early.slice(0, 5).map((id) => `${id} was answered before its fsync`);
-  if (answered !== writes) failures.push(`the trace shows ${answered} responses to ${writes} writes`);
-  return { figures: { writes: answered, syncs, 'responses before their fsync': early.length }, failures };
+  await change(context, output, changes);
+  const token = (id: string) => Math.floor(Number(id.slice(-5)) / 3);
+  const order = parseOrder(await readTrace(output), /change-\d{5}/g, '.db-wal', token);
+  const { answered, syncs, early, onEventLoop } = order;
+  const failures = early.slice(0, 5).map((id) => `${id} was answered before its sync`);
+  if (answered !== changes) failures.push(`the trace shows ${answered} responses to ${changes} changes`);
+  if (onEventLoop > 0) failures.push(`${onEventLoop} syncs were on the event loop`);
+  return {
+    figures: {
+      changes: answered,
+      syncs,
+      'syncs on the event loop': onEventLoop,
+      'responses before their sync': early.length,
+    },
+    failures,
+  };
 }
 
-/** Sends the first half of the writes sequentially, and the rest concurrently, so that they share commits. */
-async function write(context: Context, output: string, writes: number): Promise<void> {
+/**
+ * Three requests at a time: a token is created twice, which is refused once, and a third request repeats one of them
+ * with its idempotency key. The second half is sent by several clients, so that changes share commits.
+ */
+async function change(context: Context, output: string, changes: number): Promise<void> {
   const command = [...traced(output), await context.executable()];
   const node = await startNode(context, { databaseUrl: await context.freshDatabase(), command });
   const client = new Client(node.url);
   const key = firstKey(context);
-  const one = async (index: number) => {
-    const body = { name: `write ${index}`, type: 'private', permissions: ['mine:x'] };
-    const headers = [`SVC-REQUEST-ID: write-${String(index).padStart(5, '0')}`];
-    const { status, text } = await client.call('POST', '/applications', { key, body, headers });
-    context.secrets.addFrom(text);
-    if (status !== 201) throw new Error(`a write was answered with ${status}: ${text}`);
+  const three = async (index: number) => {
+    const body = { id: `token-${index}`, data: context.secrets.plaintext(`change ${index}`) };
+    const create = async (number: number, repeated: string) => {
+      const id = String(3 * index + number).padStart(5, '0');
+      const headers = [`SVC-REQUEST-ID: change-${id}`, `Idempotency-Key: ${repeated}`];
+      return (await client.call('POST', '/tokens', { key, body, headers })).status;
+    };
+    const both = await Promise.all([create(0, `one-${index}`), create(1, `other-${index}`)]);
+    const [created = 0, refused = 0] = both.toSorted();
+    const replayed = await create(2, both[0] === 201 ? `one-${index}` : `other-${index}`);
+    if (`${created} ${refused} ${replayed}` !== '201 409 201')
+      throw new Error(`changes were answered with ${created}, ${refused} and ${replayed}`);
   };
-  await forEachConcurrently(writes / 2, 1, one);
-  await forEachConcurrently(writes / 2, 16, (index) => one(writes / 2 + index));
+  const rounds = changes / 3;
+  const sequential = Math.ceil(rounds / 2);
+  await forEachConcurrently(sequential, 1, three);
+  await forEachConcurrently(rounds - sequential, 8, (index) => three(sequential + index));
   client.close();
   await node.stop();
 }

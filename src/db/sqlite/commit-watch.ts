@@ -2,7 +2,7 @@
  * Detects commits to a SQLite file, usually without a query. Every process maps a small file beside the database into
  * memory. The file contains two counters: the number of the last commit that has begun, and of the last commit that has
  * ended. A writer changes the first before its commit and the second after it. credentials.ts explains why that
- * is enough.
+ * is enough. The others are about syncs: see log-sync.ts and checkpoints.ts.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -23,7 +23,18 @@ export function generationFile(path: string): string {
   return `${pathWithoutLinks(path)}-generation`;
 }
 
-const [begun, ended] = [0, 1];
+/** Places in the file. They outlive a process, but need not outlive the machine. */
+export const counter = {
+  begun: 0,
+  ended: 1,
+  /** How many syncs have begun and not succeeded. */
+  syncing: 2,
+  /** 1 if a sync has failed. */
+  failed: 3,
+  /** The time until which a checkpoint wants no commits, in milliseconds modulo 2 ** 32. */
+  heldUntil: 4,
+} as const;
+const { begun, ended } = counter;
 
 /** Milliseconds for which a check of the file and of `pragma data_version` is not repeated. */
 const checkInterval = 1;
@@ -70,7 +81,7 @@ export function watchCommits(
 }
 
 const size = 4096;
-const countersSize = 8;
+const countersSize = 4 * Object.keys(counter).length;
 
 /**
  * Maps the counters of the database at `path` into memory. Throws if that fails, because other processes would not
@@ -89,7 +100,7 @@ export function mapCounters(path: string): Int32Array {
     if (found < size)
       writeSync(file, new Uint8Array(size - countersSize), 0, size - countersSize, countersSize);
     const bytes = Bun.mmap(`/dev/fd/${file}`, { shared: true });
-    return new Int32Array(bytes.buffer, bytes.byteOffset, 2);
+    return new Int32Array(bytes.buffer, bytes.byteOffset, countersSize / 4);
   } finally {
     closeSync(file);
   }

@@ -7,48 +7,131 @@ import { fail } from '../../domain/error.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries } from '../db.ts';
 import { type Enqueue, groupCommit } from '../group-commit.ts';
 import type { Value } from '../statement.ts';
-import { mapCounters, watchCommits } from './commit-watch.ts';
+import { checkpoints } from './checkpoints.ts';
+import { type CommitWatch, counter, mapCounters, watchCommits } from './commit-watch.ts';
 import { createOwned, openDatabase, pathWithoutLinks, shrinkOwned, writeOwned } from './file-ownership.ts';
+import { type LogSync, mendLog, syncLog } from './log-sync.ts';
 import { InUse, lockExclusively, lockShared } from './sqlite-lock.ts';
 
 /** The maximum number of changes that share a commit. */
 const maxBatch = 512;
+/** Milliseconds for which commits of other processes wait for a checkpoint, if its process does not say that it ended. */
+const longestHold = 2000;
 
 /**
  * Opens two connections: one reads committed data, the other writes. Changes that are requested at the same time share
- * one commit: see group-commit.ts. With `alone`, throws `InUse` if another process uses the database. `reserved` is the
- * number of bytes that are reserved for essential changes.
+ * one commit: see group-commit.ts. Syncs and checkpoints do not block the event loop: see log-sync.ts. With `alone`,
+ * throws `InUse` if another process uses the database. `reserved` is the number of bytes that are reserved for essential
+ * changes.
  */
 export function openSqlite(path: string, now: () => number, alone = false, reserved = 0): Db {
   const { counters, writer, reader, unlock } = connectTwice(path, alone);
   const file = watchFile(path, writer);
   const reserve = diskReserve(path, reserved, now);
   const reads = prepared(reader, now, file.onError);
-  const writes = prepared(writer, now, (error) => {
+  const onError = (error: unknown) => {
     file.onError(error);
     if (isFullDisk(error)) reserve.shrink();
+  };
+  const log = syncLog(path, counters, () => passes.begin());
+  const check = () => {
+    file.check();
+    log.check();
+  };
+  const commits = watchCommits(counters, reads, check);
+  const queue = writeQueue({ writer, counters, commits, log, check, now, onError });
+  const { transaction, between } = queue;
+  const passes = checkpoints({ path, pages: () => pagesInLog(reads), watch: log.watch, between });
+  const { durable } = log;
+  const enqueue = groupCommit({
+    transaction,
+    durable,
+    maxBatch,
+    maxInFlight: Infinity,
+    pipelined: false,
+    now,
   });
-  const commits = watchCommits(counters, reads, file.check);
+  const change = unlessFull(enqueue, reserve.isFull, path);
+
+  /** Starts in another tick, because `begin` would block the event loop while a transaction of this process is open. */
+  async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
+    await new Promise(setImmediate);
+    return transaction(work).finally(() => durable());
+  }
+
+  return {
+    ...engine,
+    local: {
+      generation: commits.generation,
+      now,
+      fileProblem: file.problem,
+      isDiskFull: reserve.isFull,
+      durable: () => durable(),
+    },
+    get: reads.get,
+    all: reads.all,
+    ...changesBy(change),
+    lookup: reads.lookup,
+    transaction: (work) => change(work),
+    defer: (write, row) => change((tx) => write(tx, [row])),
+    change,
+    exclusively,
+    close: async () => {
+      do {
+        await queue.last();
+        await new Promise(setImmediate);
+        await log.idle();
+      } while (await queue.isBusy());
+      await passes.close(() => {
+        reads.close();
+        queue.close();
+      });
+      log.close();
+      unlock();
+    },
+  };
+}
+
+interface WriteQueueOptions {
+  readonly writer: Database;
+  readonly counters: Int32Array;
+  readonly commits: CommitWatch;
+  readonly log: LogSync;
+  readonly check: () => void;
+  readonly now: () => number;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Transactions run one after another on the connection that writes. */
+function writeQueue({ writer, counters, commits, log, check, now, onError }: WriteQueueOptions) {
+  let hasWritten = false;
+  const writes = prepared(writer, now, onError, () => {
+    hasWritten = true;
+  });
   let last: Promise<unknown> = Promise.resolve();
 
-  /** Transactions run one after another on the connection that writes. */
-  function transaction<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
-    const mine = last.then(() => commit(work));
+  function next<T>(work: () => Promise<T>): Promise<T> {
+    const mine = last.then(work);
     last = mine.catch(() => {});
     return mine;
   }
 
   async function commit<T>(work: (tx: Queries) => Awaitable<T>): Promise<T> {
-    file.check();
+    check();
+    while (isHeld(counters, now())) await Bun.sleep(1);
     writes.run('begin immediate');
     try {
+      hasWritten = false;
       const value = await work(writes);
+      const isRead = !hasWritten;
       const end = commits.beginCommit();
+      const withoutWrites = log.beforeCommit();
       try {
         writes.run('commit');
       } finally {
         end();
       }
+      if (isRead) withoutWrites();
       return value;
     } catch (error) {
       rollback();
@@ -63,39 +146,22 @@ export function openSqlite(path: string, now: () => number, alone = false, reser
     } catch {}
   }
 
-  const enqueue = groupCommit({ transaction, maxBatch, maxInFlight: 1, pipelined: false, now });
-  const change = unlessFull(enqueue, reserve.isFull, path);
-
-  /** Starts in another tick, because `begin` would block the event loop while a transaction of this process is open. */
-  async function exclusively<T>(work: (tx: Queries) => Promise<T>): Promise<T> {
-    await new Promise(setImmediate);
-    return transaction(work);
-  }
-
-  /** Whether another transaction starts within two ticks. */
-  async function isBusy(): Promise<boolean> {
-    const before = last;
-    for (let tick = 0; tick < 2; tick++) await new Promise(setImmediate);
-    return last !== before;
-  }
-
   return {
-    ...engine,
-    local: { generation: commits.generation, now, fileProblem: file.problem, isDiskFull: reserve.isFull },
-    get: reads.get,
-    all: reads.all,
-    ...changesBy(change),
-    lookup: reads.lookup,
-    transaction: (work) => change(work),
-    defer: (write, row) => change((tx) => write(tx, [row])),
-    change,
-    exclusively,
-    close: async () => {
-      while (await isBusy()) await last;
-      reads.close();
-      writes.close();
-      unlock();
+    transaction: <T>(work: (tx: Queries) => Awaitable<T>) => next(() => commit(work)),
+    /** Runs after the transactions of this process, while those of others wait. */
+    between: (work: () => Promise<void>) =>
+      next(() => {
+        Atomics.store(counters, counter.heldUntil, (now() + longestHold) | 0);
+        return work().finally(() => Atomics.store(counters, counter.heldUntil, 0));
+      }),
+    last: () => last,
+    /** Whether another transaction starts within two ticks. */
+    isBusy: async () => {
+      const before = last;
+      for (let tick = 0; tick < 2; tick++) await new Promise(setImmediate);
+      return last !== before;
     },
+    close: writes.close,
   };
 }
 
@@ -113,12 +179,13 @@ function connectTwice(
 ): { counters: Int32Array; writer: Database; reader: Database; unlock: () => void } {
   let unlock = () => {};
   try {
+    mendLog(path);
     unlock = alone ? lockExclusively(path) : lockShared(path);
     refuseToDiscard(path);
     return { counters: mapCounters(path), writer: connect(path), reader: connect(path), unlock };
   } catch (error) {
     unlock();
-    if (error instanceof InUse) throw error;
+    if (error instanceof InUse || error instanceof DbUnavailable) throw error;
     if (isFullDisk(error) && shrinkOwned(reserveFile(path), reserveStep)) return connectTwice(path, alone);
     throw new DbUnavailable(`cannot be opened: ${(error as Error).message}`, { cause: error });
   }
@@ -145,11 +212,14 @@ function connect(path: string): Database {
     db = openDatabase(path, 'create');
     db.run('pragma busy_timeout = 5000');
     switchToWal(db);
-    db.run('pragma synchronous = full');
+    // A commit writes the log, which log-sync.ts syncs.
+    db.run('pragma synchronous = normal');
     db.run('pragma foreign_keys = on');
     db.run('pragma temp_store = memory');
     db.run('pragma cache_size = -16000');
-    db.run('pragma wal_autocheckpoint = 4000');
+    db.run('pragma wal_autocheckpoint = 0');
+    // Creates the log.
+    db.run('select count(*) from sqlite_master');
     return db;
   } catch (error) {
     db?.close();
@@ -167,6 +237,16 @@ function switchToWal(db: Database, attempts = 500): void {
     Bun.sleepSync(10);
     switchToWal(db, attempts - 1);
   }
+}
+
+/** Whether a checkpoint waits for the end of commits. */
+function isHeld(counters: Int32Array, time: number): boolean {
+  const left = (Atomics.load(counters, counter.heldUntil) - time) | 0;
+  return left > 0 && left <= longestHold;
+}
+
+function pagesInLog(reads: Queries): number {
+  return (reads.get<{ log: number }>('pragma wal_checkpoint(noop)') as { log: number }).log;
 }
 
 const SQLITE_FCNTL_HAS_MOVED = 20;
@@ -277,10 +357,12 @@ interface Prepared {
   readonly clock: boolean;
 }
 
+/** `onWrite` is called after statements that may have written. */
 function prepared(
   db: Database,
   now: () => number,
   onError: (error: unknown) => void,
+  onWrite: () => void = () => {},
 ): Queries & { close(): void } {
   const statements = new Map<string, Prepared>();
   let text = 0;
@@ -315,14 +397,25 @@ function prepared(
     run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined);
   const all = <R>(sql: string, params: readonly Value[] = []) =>
     run(sql, params, (statement, values) => statement.all(...values) as R[]);
-  const change = (sql: string, params: readonly Value[] = []) =>
-    run(sql, params, (statement, values) => statement.run(...values).changes);
+  const writing = (sql: string, rows: number) => {
+    if (rows > 0 || !/^\s*(insert|update|delete|with)\b/i.test(sql)) onWrite();
+  };
+  const change = (sql: string, params: readonly Value[] = []) => {
+    const { changes } = run(sql, params, (statement, values) => statement.run(...values));
+    writing(sql, changes);
+    return changes;
+  };
+  const returning = <R>(sql: string, params?: readonly Value[]) => {
+    const rows = all<R>(sql, params);
+    writing(sql, rows.length);
+    return rows;
+  };
   return {
     ...engine,
     get,
     all,
     run: change,
-    returning: all,
+    returning,
     insert: (target, rows, onlyIf) => {
       if (onlyIf && !get(...onlyIf)) return 0;
       let inserted = 0;
@@ -358,5 +451,6 @@ function mapDbError(error: unknown): unknown {
 }
 
 function isFullDisk(error: unknown): boolean {
-  return error instanceof SQLiteError && /^SQLITE_(FULL|IOERR_SHMSIZE)$/.test(error.code ?? '');
+  const { code = '' } = (error ?? {}) as NodeJS.ErrnoException;
+  return /^(SQLITE_FULL|SQLITE_IOERR_SHMSIZE|ENOSPC)$/.test(code);
 }
