@@ -145,6 +145,7 @@ export interface Problem {
     | 'origin_refused'
     | 'network_refused'
     | 'quarantined'
+    | 'use_stopped'
     | 'reveal_required'
     | 'not_found'
     | 'nonce_not_found'
@@ -2143,6 +2144,22 @@ export interface Operations {
     };
     reply: undefined;
   };
+  /** Allow the use of a token again */
+  allowUse: {
+    input: {
+      params: {
+        /** The id of the destination. */
+        id: string;
+        /** The id of the token. */
+        token_id: string;
+      };
+      query: {
+        /** The id of the application. */
+        application: string;
+      };
+    };
+    reply: undefined;
+  };
   /** List the destinations that your key can use */
   listUsableDestinations: {
     input: {
@@ -2406,6 +2423,7 @@ export const operations = {
   getDestination: ['GET', '/destinations/{id}'],
   updateDestination: ['PUT', '/destinations/{id}'],
   deleteDestination: ['DELETE', '/destinations/{id}'],
+  allowUse: ['DELETE', '/destinations/{id}/stops/{token_id}'],
   listUsableDestinations: ['GET', '/proxy'],
   decide: ['POST', '/decisions'],
   whoHasAccess: ['GET', '/access/who'],
@@ -2462,6 +2480,7 @@ export const requiredPermissions: { readonly [Name in keyof Operations]?: BuiltI
   getDestination: 'destination:read',
   updateDestination: 'destination:update',
   deleteDestination: 'destination:delete',
+  allowUse: 'destination:update',
   listUsableDestinations: 'token:use',
   decide: 'decision:create',
   whoHasAccess: 'access:review',

@@ -440,7 +440,7 @@ create table request_counts (
 create index request_counts_by_time on request_counts (started_at);
 
 -- Services that may receive plaintext. requests, header_names: JSON. certificate: the client certificate in PEM, without
--- its private key. secrets: encrypted JSON with the values of the headers and the private key. Rows are deleted immediately:
+-- its private key. stops: how many rows of destination_stops it has. secrets: encrypted JSON with the values of the headers and the private key. Rows are deleted immediately:
 -- rules name the id, which is never used again.
 create table destinations (
   tenant_id uuid not null references tenants (id),
@@ -454,6 +454,7 @@ create table destinations (
   timeout integer not null,
   max_in_flight integer not null,
   ignored_headers text not null,
+  stops integer not null default 0,
   secrets bytea not null,
   created_by uuid,
   created_at bigint not null,
@@ -461,6 +462,17 @@ create table destinations (
   modified_at bigint,
   primary key (tenant_id, id),
   unique (tenant_id, name)
+);
+
+-- Tokens that the destination has echoed to the application, which may not use them there until somebody allows it again.
+create table destination_stops (
+  tenant_id uuid not null,
+  destination_id uuid not null,
+  application_id uuid not null,
+  token_id text not null,
+  stopped_at bigint not null,
+  primary key (tenant_id, destination_id, application_id, token_id),
+  foreign key (tenant_id, destination_id) references destinations (tenant_id, id) on delete cascade
 );
 
 -- JWTs that were exchanged and work once: hashes of the issuer and the jti. After expires_at, the JWT has expired.

@@ -53,6 +53,11 @@ const table = {
     'In quarantine',
     'The application or session of this key, or the application that authorized the session, is in quarantine: it can change nothing, and it reads tokens without their data. Ask an administrator to release it.',
   ],
+  use_stopped: [
+    403,
+    'Use stopped',
+    'The destination has repeated the data of a token to your application, so your application cannot use this token there. Somebody with `destination:update` can allow it again.',
+  ],
   reveal_required: [
     403,
     'Access to the plaintext required',

@@ -34,8 +34,8 @@ export interface FilledRequest {
   readonly path: string;
   readonly headers: Record<string, string>;
   readonly body: string | Uint8Array | undefined;
-  /** The inserted texts. None of them may be in the reply. */
-  readonly inserted: readonly string[];
+  /** The inserted texts by token. None of them may be in the reply. */
+  readonly inserted: ReadonlyMap<string, readonly string[]>;
 }
 
 export interface PreparedRequest {
@@ -104,7 +104,7 @@ export function* prepareRequest(listed: DestinationRequest, request: CallerReque
   return {
     tokens,
     fill: (dataOf) => {
-      const inserted: string[] = [];
+      const inserted = new Map<string, string[]>();
       const filled = { ...passed };
       let shares = 0;
       for (const { at, token } of found) {
@@ -117,7 +117,7 @@ export function* prepareRequest(listed: DestinationRequest, request: CallerReque
           texts.length,
         );
         if (shares > maxPlaceholders) throw fail('placeholder_unusable');
-        inserted.push(...texts);
+        inserted.set(token, [...(inserted.get(token) ?? []), ...texts]);
         if (at.at.startsWith(headerPrefix)) filled[at.at.slice(headerPrefix.length)] = value as string;
         else body?.replace(at.at, () => value);
       }

@@ -25,6 +25,7 @@ import {
 } from './endpoints/console-session.ts';
 import { decide } from './endpoints/decisions.ts';
 import {
+  allowUse,
   createDestination,
   deleteDestination,
   getDestination,
@@ -109,6 +110,7 @@ const api: readonly Route[] = [
   route('GET',    '/destinations/:id',              'destination:read',              getDestination),
   route('PUT',    '/destinations/:id',              'destination:update',            updateDestination),
   route('DELETE', '/destinations/:id',              'destination:delete',            deleteDestination),
+  route('DELETE', '/destinations/:id/stops/:token_id', 'destination:update',         allowUse),
   route('GET',    '/proxy',                         'token:use',                     listUsableDestinations),
   route('POST',   '/decisions',                     'decision:create',               decide),
   route('GET',    '/access/who',                    'access:review',                 whoHasAccess),

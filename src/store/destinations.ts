@@ -5,6 +5,7 @@ import { includes } from '../db/sql.ts';
 import { all, clause, type Lookup, list, lookup, none, raw, sql } from '../db/statement.ts';
 import {
   bytes,
+  defaulted,
   integer,
   optional,
   type RowOf,
@@ -37,6 +38,7 @@ export const destinationTable = table('destinations', {
   timeout: shown(integer),
   max_in_flight: shown(integer),
   ignored_headers: shownJson<string[]>(),
+  stops: defaulted(integer),
   secrets: bytes,
   created_by: optional(shown(uuid)),
   created_at: shownTime,
@@ -137,11 +139,53 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         check(destination);
         await tx.run(...sql`delete from destinations where tenant_id = ${tenant} and id = ${id}`);
         // Without the data key, the row was not decrypted.
-        await dataKey(tenant).then(
-          (key) => forget(row, key),
-          () => {},
-        );
+        const key = await dataKey(tenant).catch(() => undefined);
+        if (key) forget(row, key);
         return destination;
+      }),
+
+    ...stopsIn(db),
+  };
+}
+
+/** Each method locks the destination, so that its count of stops is right. */
+function stopsIn(db: Executor): Pick<Destinations, 'stop' | 'isStopped' | 'allow'> {
+  const lock = (tx: Queries, tenant: string, id: string) =>
+    tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
+  const count = (tx: Queries, tenant: string, id: string, change: number) =>
+    tx.run(
+      ...sql`update destinations set stops = stops + ${change} where tenant_id = ${tenant} and id = ${id}`,
+    );
+  return {
+    stop: (tenant, id, application, tokens, at) =>
+      db.transaction(async (tx) => {
+        if (!(await lock(tx, tenant, id))) return;
+        let added = 0;
+        for (const token of tokens)
+          added += await tx.run(
+            ...sql`insert into destination_stops (tenant_id, destination_id, application_id, token_id, stopped_at)
+              values (${tenant}, ${id}, ${application}, ${token}, ${at}) on conflict do nothing`,
+          );
+        await count(tx, tenant, id, added);
+      }),
+
+    isStopped: async (tenant, id, application, tokens) => {
+      const stop = await db.get(
+        ...sql`select 1 as one from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
+          and application_id = ${application} and token_id in ${list(tokens)}`,
+      );
+      return stop !== undefined;
+    },
+
+    allow: (tenant, id, application, token) =>
+      db.transaction(async (tx) => {
+        if (!(await lock(tx, tenant, id))) return false;
+        const removed = await tx.run(
+          ...sql`delete from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
+            and application_id = ${application} and token_id = ${token}`,
+        );
+        await count(tx, tenant, id, -removed);
+        return removed > 0;
       }),
   };
 }
@@ -225,7 +269,7 @@ function decryptSecrets(key: Uint8Array, row: Row): DestinationSecrets {
 }
 
 function toStored(row: Row, key: Uint8Array): StoredDestination {
-  return { ...toDestination(row), secrets: lazy(() => decryptSecrets(key, row)) };
+  return { ...toDestination(row), hasStops: row.stops > 0, secrets: lazy(() => decryptSecrets(key, row)) };
 }
 
 /** A destination that was read, or the version of one that was updated or deleted. */

@@ -91,6 +91,8 @@ export interface DestinationFields
 }
 
 export interface StoredDestination extends Destination {
+  /** Whether the use of some token is stopped. Saves the others a lookup. */
+  readonly hasStops: boolean;
   /** Decrypts the secrets. Throws if another program has changed them. */
   secrets(): DestinationSecrets;
 }

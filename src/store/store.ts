@@ -196,6 +196,12 @@ export interface Destinations {
   ): Promise<StoredDestination | 'name_taken' | undefined>;
   /** Deletes the destination. Returns undefined if it does not exist. Rejects without a change if `check` throws. */
   delete(tenant: string, id: string, check: (current: Destination) => void): Promise<Destination | undefined>;
+  /** Stops the use of the tokens at the destination by the application. Does nothing if the destination was deleted. */
+  stop(tenant: string, id: string, application: string, tokens: readonly string[], at: number): Promise<void>;
+  /** Whether the use of one of the tokens is stopped. */
+  isStopped(tenant: string, id: string, application: string, tokens: readonly string[]): Promise<boolean>;
+  /** Allows the use again. Returns whether it was stopped. */
+  allow(tenant: string, id: string, application: string, token: string): Promise<boolean>;
 }
 
 export interface Usage {

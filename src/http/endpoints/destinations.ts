@@ -20,6 +20,7 @@ import type { Resource } from '../../domain/policy.ts';
 import { changeBy, usableDestinations } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
 import type { Rule } from '../../domain/rule.ts';
+import { TokenId } from '../../domain/token.ts';
 import type { DestinationSecrets, Store, StoredDestination, StoreTransaction } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
@@ -197,6 +198,27 @@ export const deleteDestination = changeEndpoint({
   },
 });
 
+export const allowUse = changeEndpoint({
+  name: 'allowUse',
+  tag,
+  summary: 'Allow the use of a token again',
+  description:
+    'The first reply of a destination that repeats the data of a token stops its use there by this application: an echo answers guesses. This allows it again.',
+  params: params.extend({
+    token_id: TokenId.meta({ description: 'The id of the token.', examples: ['card-42'] }),
+  }),
+  query: z.strictObject({ application: Id.describe('The id of the application.') }),
+  replies: { 204: { description: 'Allowed.' } },
+  failures: ['not_found'],
+  handle: async ({ principal, params, query }, { store }) => {
+    const { id, token_id: token } = params;
+    const wasStopped = await store.destinations.allow(principal.tenantId, id, query.application, token);
+    orNotFound(wasStopped);
+    const difference = { stops: { from: { token, application: query.application } } } as Difference;
+    return { status: 204, entity: entityOf(id), difference };
+  },
+});
+
 /** Replaces the name of a destination by its id. A destination that does not exist is left out, so no rule matches. */
 export async function withDestinations<R extends Resource>(
   store: Pick<Store, 'destinations'>,
@@ -241,7 +263,7 @@ function entityOf(id: string) {
   return { kind: 'destination', id };
 }
 
-function destinationReply({ secrets: _, ...destination }: StoredDestination, status = 200) {
+function destinationReply({ secrets: _, hasStops: __, ...destination }: StoredDestination, status = 200) {
   return { status, body: destination, headers: etag(versionOf(destination)) };
 }
 

@@ -26,7 +26,10 @@ export async function sendUse(sending: Sending): Promise<Reply> {
     body: filled.body,
   };
   // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
-  const hidden = [...filled.inserted, ...added.flatMap(([, value]) => [value, ...value.split(' ')])];
+  const hidden = [
+    ...[...filled.inserted.values()].flat(),
+    ...added.flatMap(([, value]) => [value, ...value.split(' ')]),
+  ];
   const { reply } = listed;
   if (reply === streamed) return streamReply(sending, request, hidden);
   let status: number | undefined;
@@ -34,7 +37,9 @@ export async function sendUse(sending: Sending): Promise<Reply> {
   try {
     const received = await exchange(sending, request, reply).finally(lease.release);
     ({ status } = received);
-    return await replyFrom(received, reply, hidden, destination.name);
+    const selected = await replyFrom(received, reply, hidden, destination.name);
+    if (sending.watched.hasEchoed) throw fail('destination_echoed_data', { sent: true, expected: true });
+    return selected;
   } catch (error) {
     failure = afterSending(error);
     throw failure;

@@ -39,7 +39,7 @@ import {
   readEndpoint,
 } from '../pipeline/route.ts';
 import { sendUse } from './proxy-reply.ts';
-import type { Use } from './proxy-use.ts';
+import { stopped, type Use, Watched } from './proxy-use.ts';
 
 const maxBody = 1_048_576;
 const maxAnyBody = 32 * maxBody;
@@ -85,7 +85,12 @@ function proxyEndpoint(name: string, method: string): Endpoint {
     failures: [
       ...(['not_found', 'quarantined', 'request_not_listed', 'placeholder_not_allowed'] as const),
       ...(['placeholder_unusable', 'destination_unreachable', 'destination_failed'] as const),
-      ...(['destination_echoed_data', 'destination_suspended', 'destination_timeout'] as const),
+      ...([
+        'destination_echoed_data',
+        'destination_suspended',
+        'destination_timeout',
+        'use_stopped',
+      ] as const),
     ],
     handle: useTokens,
   });
@@ -115,18 +120,21 @@ async function useTokens(call: Call, context: HandlerContext): Promise<Reply> {
       throw withReason(error, principal); // 502, 503
     });
     let entry: NewEntry | undefined;
+    const watched = new Watched(principal, id, use.tokens);
     try {
+      if (watched.hasEchoed) throw stopped();
       const entity = use.tokens.find(hasMaxUses)?.id ?? Symbol('use');
       entry = await context.store.change(tenantId, (tx) => commit(call, use, lease, tx), entity);
     } finally {
       if (!entry) {
+        watched.end();
         lease.release();
         giveBack();
       }
     }
     if (!entry) continue;
     for (const token of use.tokens) context.usage.record(principal, 'token:use', token.container);
-    return sendUse({ call, use, entry, lease, observe, context });
+    return sendUse({ call, use, entry, lease, watched, observe, context });
   }
   throw changing();
 }
@@ -206,6 +214,13 @@ async function commit(
     if ((await tx.tokens.version(tenantId, token.id)) !== tokenVersion(token)) return undefined;
     permitUse(principal, token, destination.id);
   }
+  const ids = use.tokens.map(({ id }) => id);
+  const mayBeStopped = destination.hasStops && ids.length > 0;
+  if (
+    mayBeStopped &&
+    (await tx.destinations.isStopped(tenantId, destination.id, principal.applicationId, ids))
+  )
+    throw stopped();
   // Before a use is spent: it could not be sent.
   if (!lease.isOpen()) return undefined;
   // After all checks that start over, because those commit, too.

@@ -23,6 +23,7 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
   let receiver: Awaited<ReturnType<typeof openReceiver>>;
   let key: string;
   let user: string;
+  let userId: string;
   let id: string;
   const seen: string[] = [];
   beforeAll(async () => {
@@ -31,14 +32,15 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
     server = await openTestServer(sqlite, settings, undefined, { resolve });
     ({ key } = await server.tenant());
     id = await destination('payments');
-    ({ key: user } = await server.application(key, {
+    ({ key: user, id: userId } = await server.application(key, {
       permissions: ['decision:create'],
       rules: [tokenUseRule('/cards/', [id])],
     }));
     for (const [name, data] of Object.entries(tokens))
       await admin('POST', '/tokens', { id: name, container: '/cards/', data });
   });
-  beforeEach(() => {
+  beforeEach(async () => {
+    for (const token of Object.keys(tokens)) await allow(token);
     receiver.received.length = 0;
     receiver.answer((socket) => socket.write(json({ id: 'ch_1' })));
   });
@@ -78,6 +80,45 @@ describe.skipIf(noOpenssl)('a holder of token:use', () => {
   }
   const charge = (token = 'card', more: object = {}, headers = {}, path = '/v1/charges/7') =>
     attack('POST', `/proxy/payments${path}`, { card: { number: `{{ token: ${token} }}` }, ...more }, headers);
+
+  const allow = (token: string) =>
+    admin('DELETE', `/destinations/${id}/stops/${token}?application=${userId}`);
+
+  test('gets one echo of a token: its use is then stopped for this application until it is allowed again', async () => {
+    const echo = (socket: TLSSocket) => void socket.write(json({ echo: number }));
+    const codeOf = async (token?: string, as = user) => {
+      const body = { card: { number: `{{ token: ${token ?? 'card'} }}` } };
+      return (await attack('POST', '/proxy/payments/v1/charges/7', body, {}, as)).body.code;
+    };
+    receiver.answer(echo);
+    expect(await codeOf()).toBe('destination_echoed_data');
+    receiver.answer((socket) => socket.write(json({ id: 'ch_1' })));
+    receiver.received.length = 0;
+    expect(await codeOf()).toBe('use_stopped');
+    expect(receiver.received).toEqual([]);
+    const { key: other } = await server.application(key, { rules: [tokenUseRule('/cards/', [id])] });
+    expect([await codeOf('other'), await codeOf('card', other)]).toEqual([undefined, undefined]);
+    const path = `/destinations/${id}/stops/card?application=${userId}`;
+    expect((await attack('DELETE', path)).status).toBe(403);
+    expect([(await allow('card')).status, (await allow('card')).status]).toEqual([204, 404]);
+    expect(await codeOf()).toBe(undefined);
+  });
+
+  test('learns nothing from requests that were sent together with the one that got the echo', async () => {
+    const sockets: TLSSocket[] = [];
+    const { promise: allSent, resolve } = Promise.withResolvers<void>();
+    receiver.answer((socket) => {
+      sockets.push(socket);
+      if (sockets.length === 8) resolve();
+    });
+    const replies = Array.from({ length: 8 }, () => charge());
+    await allSent;
+    (sockets[0] as TLSSocket).write(json({ echo: number }));
+    await Promise.race(replies);
+    for (const socket of sockets.slice(1)) socket.write(json({ id: 'ch_1' }));
+    const codes = (await Promise.all(replies)).map(({ body }) => body.code);
+    expect(codes).toEqual(codes.map(() => 'destination_echoed_data'));
+  });
 
   test('gets no data from other endpoints', async () => {
     const question = { credential: user, permission: 'token:use', explain: true };

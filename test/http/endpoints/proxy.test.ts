@@ -56,7 +56,9 @@ describe.skipIf(noOpenssl).each(databases)('the proxy on %s', (_, database) => {
     await token({ id: 'card-1', data: { number, name: 'Ada Lovelace', nested: { a: 1 }, lines: 'a\nb' } });
     await token({ id: 'elsewhere', container: '/other/', data: { number } });
   });
-  beforeEach(() => {
+  beforeEach(async () => {
+    // An earlier test may have had an echo.
+    await call('DELETE', `/destinations/${id}/stops/card-1?application=${userId}`);
     receiver.received.length = 0;
     resolved = ['127.0.0.1'];
     receiver.answer((socket) => socket.write(json({ id: 'ch_1', status: 'paid', secret: 'hidden' })));
