@@ -33,7 +33,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'token:read':         ['browser scoped read',     'getToken listTokens'],
   'token:update':       ['browser scoped',          'replaceToken updateToken'],
   'token:delete':       ['browser scoped',          'deleteToken'],
-  'token:use':          ['session scoped destination', 'proxyDelete proxyGet proxyPatch proxyPost proxyPut'],
+  'token:use':          ['session scoped destination', 'listUsableDestinations proxyDelete proxyGet proxyPatch proxyPost proxyPut'],
   'token:search':       ['session scoped',          'searchTokens'],
   'destination:create': ['management',              'createDestination'],
   'destination:read':   ['management read',         'getDestination listDestinations'],

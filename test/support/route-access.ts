@@ -2,6 +2,7 @@
 import { builtIn, hasTrait } from '../../src/domain/permission.ts';
 import type { KeyedRoute, Route } from '../../src/http/pipeline/route.ts';
 import { routes } from '../../src/http/routes.ts';
+import { tokenUseRule } from './destination-receiver.ts';
 
 /** Every caller holds all permissions that its kind may hold. `pending` is a session that is not authorized yet. */
 export const callers = [
@@ -191,13 +192,20 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
     return filled.replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());
   }
 
+  async function keyWithDestination(tenant: Tenant): Promise<string> {
+    const { body } = await call('POST', '/destinations', { key: tenant.key, body: newDestination() });
+    const rules = [tokenUseRule('/', [body.id])];
+    return (await application(tenant.key, { permissions: [], rules })).key;
+  }
+
   /** A valid request with its own entities, and a key that may send it. */
   async function prepare(route: Route, tenant: Tenant): Promise<RouteRequest> {
     const accepted = 'callers' in route ? route.callers : undefined;
     const caller = accepted?.includes('management') ? undefined : accepted?.[0];
+    const uses = 'permission' in route && route.permission === 'token:use';
     return {
       path: await pathFor(route, await createEntity(route, tenant), tenant),
-      key: caller ? await keyOf(caller, tenant) : tenant.key,
+      key: uses ? await keyWithDestination(tenant) : caller ? await keyOf(caller, tenant) : tenant.key,
       body: await bodyFor(route, tenant),
     };
   }

@@ -95,8 +95,9 @@ describe.each(databases)('denials on %s', async (_, database) => {
       const path = route.path.replace(':id', tenant);
       const { status, body } = await server.call(route.method, path, { key: idle.key });
       expect(status).toBe(403);
+      const places = route.permission === 'token:use' ? 'rules' : 'permissions or rules';
       expect(body.detail).toBe(
-        `You need the permission \`${route.permission}\`: this application does not have ${route.permission} in its permissions or rules.`,
+        `You need the permission \`${route.permission}\`: this application does not have ${route.permission} in its ${places}.`,
       );
     }
   });
