@@ -1204,6 +1204,8 @@ export interface AccessDiffEntry {
   permission: string;
   /** The container, and those below it without another rule. Absent for permissions without containers. */
   container?: string;
+  /** The destination, for `token:use`. */
+  destination?: string;
   /** The decision at the earlier time. */
   from: 'reveal' | 'reveal_with_purpose' | 'mask' | 'redact' | 'denied';
   /** The decision at the later time. */

@@ -63,6 +63,7 @@ const DiffEntry = z
     container: Text.optional().describe(
       'The container, and those below it without another rule. Absent for permissions without containers.',
     ),
+    destination: Uuid.optional().describe('The destination, for `token:use`.'),
     from: Access.describe('The decision at the earlier time.'),
     to: Access.describe('The decision at the later time.'),
     events: z
