@@ -398,4 +398,9 @@ class Destinations extends ResourceClient {
   delete(id: string, options?: ChangeOptions) {
     return this.transport.call('deleteDestination', { params: { id } }, options);
   }
+  /** Allows an application to use a token again after the destination has repeated its data. */
+  allowUse(id: string, tokenId: string, application: string, options?: ChangeOptions) {
+    const input = { params: { id, token_id: tokenId }, query: { application } };
+    return this.transport.call('allowUse', input, options);
+  }
 }

@@ -179,7 +179,7 @@ function stopsIn(db: Executor): Pick<Destinations, 'stop' | 'isStopped' | 'allow
 
     allow: (tenant, id, application, token) =>
       db.transaction(async (tx) => {
-        if (!(await lock(tx, tenant, id))) return false;
+        if (!(await lock(tx, tenant, id))) return undefined;
         const removed = await tx.run(
           ...sql`delete from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
             and application_id = ${application} and token_id = ${token}`,

@@ -200,8 +200,8 @@ export interface Destinations {
   stop(tenant: string, id: string, application: string, tokens: readonly string[], at: number): Promise<void>;
   /** Whether the use of one of the tokens is stopped. */
   isStopped(tenant: string, id: string, application: string, tokens: readonly string[]): Promise<boolean>;
-  /** Allows the use again. Returns whether it was stopped. */
-  allow(tenant: string, id: string, application: string, token: string): Promise<boolean>;
+  /** Allows the use again. Returns whether it was stopped, or undefined if the destination does not exist. */
+  allow(tenant: string, id: string, application: string, token: string): Promise<boolean | undefined>;
 }
 
 export interface Usage {

@@ -37,7 +37,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'token:search':       ['session scoped',          'searchTokens'],
   'destination:create': ['management',              'createDestination'],
   'destination:read':   ['management read',         'getDestination listDestinations'],
-  'destination:update': ['management',              'updateDestination'],
+  'destination:update': ['management',              'allowUse updateDestination'],
   'destination:delete': ['management',              'deleteDestination'],
   'decision:create':    ['browser read',            'decide evaluate evaluateAll'],
   'access:review':      ['management read',         'adviseAccess createReport diffAccess searchActions searchResources searchSubjects whoHasAccess'],

@@ -176,6 +176,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
     whoHasAccess: '?container=/',
     endSessions: '?subject=user:42',
     diffAccess: '?from=2026-01-01T00:00:00Z',
+    allowUse: `?application=${crypto.randomUUID()}`,
   };
 
   async function bodyFor(route: Route, tenant: Tenant): Promise<unknown> {
@@ -186,7 +187,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
 
   /** Fills in the entity's id, and the id of one of its keys if the path has one. */
   async function pathFor({ name, path }: Route, id: string, owner: Tenant): Promise<string> {
-    const filled = path.replace(':id', id) + (queries[name] ?? '');
+    const filled = path.replace(':id', id).replace(':token_id', 'card-42') + (queries[name] ?? '');
     if (!path.includes(':key_id')) return filled;
     const { body } = await call('GET', `/applications/${id}/keys`, { key: owner.key });
     return filled.replace(':key_id', body.data?.[0].id ?? crypto.randomUUID());

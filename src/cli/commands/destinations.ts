@@ -94,6 +94,14 @@ export const commands: readonly RemoteCommand[] = [
     examples: ['sallyport destinations delete payments'],
     call: remove,
   },
+  {
+    usage: 'destinations allow <DESTINATION> <TOKEN>',
+    options: [option('application ID', 'The application whose use was stopped.')],
+    summary: 'Allow the use of a token again, after the destination has repeated its data.',
+    details: `A reply with the data of a token stops its use by that application, because it answers guesses. ${argument}`,
+    examples: ['sallyport destinations allow payments card-42 --application ID'],
+    call: allow,
+  },
 ];
 
 function list(call: Call): Promise<number> {
@@ -115,6 +123,15 @@ async function update(call: Call): Promise<number> {
   const body = { ...found, ...sent } as unknown as DestinationUpdate;
   const ifMatch = ifMatchOf(call, etag, found);
   return show(call, await call.service.destinations.update(found.id, body, { ifMatch }));
+}
+
+async function allow(call: Call): Promise<number> {
+  const application = call.options.value('application');
+  if (!application) throw new UsageError('--application is missing');
+  const [, token = ''] = call.args;
+  const { id, name } = await current(call);
+  await call.service.destinations.allowUse(id, token, application);
+  return call.printResult({ allowed: token }, `${application} can use ${token} at ${name} again`);
 }
 
 async function remove(call: Call): Promise<number> {

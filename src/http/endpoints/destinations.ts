@@ -203,18 +203,21 @@ export const allowUse = changeEndpoint({
   tag,
   summary: 'Allow the use of a token again',
   description:
-    'The first reply of a destination that repeats the data of a token stops its use there by this application: an echo answers guesses. This allows it again.',
+    'The first reply of a destination that repeats the data of a token stops its use there by this application: an echo answers guesses. This allows it again, and changes nothing if the use is not stopped.',
   params: params.extend({
     token_id: TokenId.meta({ description: 'The id of the token.', examples: ['card-42'] }),
   }),
-  query: z.strictObject({ application: Id.describe('The id of the application.') }),
+  query: z.strictObject({
+    application: Id.meta({ description: 'The id of the application.', examples: [example.application.id] }),
+  }),
   replies: { 204: { description: 'Allowed.' } },
   failures: ['not_found'],
   handle: async ({ principal, params, query }, { store }) => {
     const { id, token_id: token } = params;
-    const wasStopped = await store.destinations.allow(principal.tenantId, id, query.application, token);
-    orNotFound(wasStopped);
-    const difference = { stops: { from: { token, application: query.application } } } as Difference;
+    const { application } = query;
+    const wasStopped = await store.destinations.allow(principal.tenantId, id, application, token);
+    if (wasStopped === undefined) throw fail('not_found');
+    const difference: Difference = wasStopped ? { stops: { from: { token, application } } } : {};
     return { status: 204, entity: entityOf(id), difference };
   },
 });
