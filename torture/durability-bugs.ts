@@ -57,8 +57,8 @@ export const durabilityBugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/db/sqlite/log-sync.ts',
-        from: '      Atomics.store(counters, counter.failed, 1);\n      end(path, error);\n',
-        to: "      if (path !== '') return work();\n",
+        from: '        Atomics.store(counters, counter.failed, 1);\n        end(path, error);\n',
+        to: "        if (path !== '') return work();\n",
       },
     ],
   },

@@ -87,7 +87,7 @@ export interface Local {
   generation(): number | undefined;
   /** The current time, like `:now` in SQL. */
   now(): number;
-  /** Returns a message if the database file is damaged or no longer at its path. */
+  /** Returns a message if the database file is damaged or no longer at its path, or if its disk does not answer. */
   fileProblem(): string | undefined;
   /** Whether only essential changes are made, because the disk is full. */
   isDiskFull(): boolean;

@@ -8,6 +8,7 @@ import { counter, mapCounters } from '../../src/db/sqlite/commit-watch.ts';
 import { mendLog, syncLog } from '../../src/db/sqlite/log-sync.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
 import { runSql } from '../support/test-store.ts';
+import { until } from '../support/until.ts';
 
 let folder: string;
 let path: string;
@@ -28,7 +29,7 @@ afterEach(async () => {
 });
 
 /** Syncs that end when the test says so. */
-function openLog() {
+function openLog(limits?: { slow: number; hung: number }) {
   const syncs: PromiseWithResolvers<void>[] = [];
   const ends: unknown[] = [];
   const sync = () => {
@@ -42,6 +43,7 @@ function openLog() {
     () => {},
     sync,
     (_, error) => ends.push(error),
+    limits,
   );
   return { log, syncs, ends };
 }
@@ -227,4 +229,16 @@ test('commits wait for the checkpoint of another process, which may have ended w
   expect(change.isDone).toBe(true);
   holdFor(1);
   await db.run("insert into things values ('last', null)");
+});
+
+test('a sync that does not end is a problem, and then ends the process', async () => {
+  const { log, syncs, ends } = openLog({ slow: 0, hung: 1 });
+  expect(log.problem()).toBeUndefined();
+  const change = log.durable();
+  await until('the process ends', () => ends.length > 0);
+  expect(log.problem()).toContain('takes more than 0 seconds for a sync');
+  expect(String(ends[0])).toContain('a sync does not end');
+  syncs[0]?.resolve();
+  await change;
+  expect(log.problem()).toBeUndefined();
 });

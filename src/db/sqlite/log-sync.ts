@@ -33,6 +33,8 @@ export interface LogSync {
   watch<T>(work: () => Promise<T>): Promise<T>;
   /** Ends the process if a sync of another process has failed. */
   check(): void;
+  /** A message if a sync takes very long. */
+  problem(): string | undefined;
   /** Resolves when no sync runs or waits. */
   idle(): Promise<void>;
   close(): void;
@@ -42,6 +44,9 @@ const syncFile = promisify(fdatasync);
 
 /** The milliseconds for which a sync waits for more changes: this part of the duration of the last, and the maximum. */
 const [waitingPart, longestWait] = [1 / 8, 5];
+
+/** Milliseconds after which a sync is a problem, and after which the process ends, because changes would wait for ever. */
+const limits = { slow: 10_000, hung: 60_000 };
 
 /**
  * Call this while a connection has the database open, so that the log exists. Its descriptor stays open: Linux reports
@@ -53,12 +58,15 @@ export function syncLog(
   onSync: () => void,
   sync: (file: number) => Promise<void> = syncFile,
   end: (path: string, error: unknown) => void = endProcess,
+  { slow, hung } = limits,
 ): LogSync {
   const file = openSync(logOf(path), constants.O_RDONLY | constants.O_NOFOLLOW);
   /** The number of the last commit that is on disk. */
   let synced: number | undefined;
   let current: Promise<void> = Promise.resolve();
   let next: Promise<void> | undefined;
+  /** When the sync that runs began. */
+  let began: number | undefined;
   /** Changes that wait for the next sync. */
   let waiting = 0;
   /** The changes that the next sync can expect, if the callers that were just answered send another one soon. */
@@ -66,19 +74,7 @@ export function syncLog(
 
   const isSynced = () => Atomics.load(counters, counter.begun) === synced;
 
-  async function watch<T>(work: () => Promise<T>): Promise<T> {
-    check();
-    Atomics.add(counters, counter.syncing, 1);
-    try {
-      const value = await work();
-      Atomics.sub(counters, counter.syncing, 1);
-      return value;
-    } catch (error) {
-      Atomics.store(counters, counter.failed, 1);
-      end(path, error);
-      throw new DbUnavailable('a sync to disk has failed', { cause: error });
-    }
-  }
+  const { check, watch } = failures(path, counters, end);
 
   async function run(): Promise<void> {
     // A commit that has begun and not ended may write after this sync has begun.
@@ -86,7 +82,13 @@ export function syncLog(
     const answered = waiting;
     waiting = 0;
     const startedAt = performance.now();
-    await watch(() => sync(file));
+    began = startedAt;
+    const timer = setTimeout(() => end(path, new Error('a sync does not end')), hung);
+    timer.unref();
+    await watch(() => sync(file)).finally(() => {
+      began = undefined;
+      clearTimeout(timer);
+    });
     synced = covered;
     const endedAt = performance.now();
     const wait = Math.floor((endedAt - startedAt) * waitingPart);
@@ -102,12 +104,6 @@ export function syncLog(
     next = undefined;
     current = run();
     return current;
-  }
-
-  function check(): void {
-    if (Atomics.load(counters, counter.failed) === 0) return;
-    end(path, new Error('it has failed in another process'));
-    throw new DbUnavailable('a sync to disk has failed');
   }
 
   return {
@@ -127,8 +123,42 @@ export function syncLog(
     },
     watch,
     check,
+    problem: () =>
+      began !== undefined && performance.now() - began >= slow
+        ? `the disk of ${path} takes more than ${slow / 1000} seconds for a sync`
+        : undefined,
     idle: () => (next ?? current).catch(() => {}),
     close: () => closeSync(file),
+  };
+}
+
+/** Ends the process if a sync fails, of this process or of another one. */
+function failures(
+  path: string,
+  counters: Int32Array,
+  end: (path: string, error: unknown) => void,
+): Pick<LogSync, 'check' | 'watch'> {
+  function check(): void {
+    if (Atomics.load(counters, counter.failed) === 0) return;
+    end(path, new Error('it has failed in another process'));
+    throw new DbUnavailable('a sync to disk has failed');
+  }
+
+  return {
+    check,
+    watch: async (work) => {
+      check();
+      Atomics.add(counters, counter.syncing, 1);
+      try {
+        const value = await work();
+        Atomics.sub(counters, counter.syncing, 1);
+        return value;
+      } catch (error) {
+        Atomics.store(counters, counter.failed, 1);
+        end(path, error);
+        throw new DbUnavailable('a sync to disk has failed', { cause: error });
+      }
+    },
   };
 }
 

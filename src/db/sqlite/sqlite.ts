@@ -64,7 +64,7 @@ export function openSqlite(path: string, now: () => number, alone = false, reser
     local: {
       generation: commits.generation,
       now,
-      fileProblem: file.problem,
+      fileProblem: () => file.problem() ?? log.problem(),
       isDiskFull: reserve.isFull,
       durable: () => durable(),
     },
