@@ -102,6 +102,18 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'an echo that stops no later use',
+    row: 'guesses',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/endpoints/proxy-use.ts',
+        from: '  if (tokens.length === 0) return;',
+        to: '  if (tokens.length >= 0) return;',
+      },
+    ],
+  },
+  {
     name: 'a destination without a separate limit',
     row: 'slow-destination',
     database: 'SQLite',

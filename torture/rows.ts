@@ -5,6 +5,7 @@ import { consoleSessions } from './rows/console-sessions.ts';
 import { deleteWhileLarge } from './rows/delete-while-large.ts';
 import { escalation } from './rows/escalation.ts';
 import { smallKeys } from './rows/expensive-requests.ts';
+import { guesses } from './rows/guesses.ts';
 import { histories } from './rows/histories.ts';
 import { noLostUpdate } from './rows/if-match-race.ts';
 import { isolation } from './rows/isolation.ts';
@@ -45,6 +46,7 @@ export const rows: readonly Row[] = [
   soak,
   slowSockets,
   slowDestination,
+  guesses,
   sinks,
   smallKeys,
   stalls,
