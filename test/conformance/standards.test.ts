@@ -1,4 +1,4 @@
-/** The tests that docs/security pages name exist. */
+/** The tests that pages about standards name exist. */
 import { expect, test } from 'bun:test';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,7 +17,10 @@ function namedTests(page: string): [path: string, name: string][] {
   );
 }
 
-test.each([['docs/reference/standards.md', 30]])('every test that %s names exists', (page, atLeast) => {
+test.each([
+  ['docs/reference/standards.md', 30],
+  ['docs/reference/asvs.md', 200],
+])('every test that %s names exists', (page, atLeast) => {
   const named = namedTests(page);
   expect(named.length).toBeGreaterThan(atLeast);
   const missing = named.filter(([path, name]) => !existsSync(join(root, path)) || !read(path).includes(name));

@@ -33,7 +33,9 @@ describe('the console', () => {
   });
 
   test('forbids inline code, other origins and framing', async () => {
-    const policy = (await get('/console')).headers.get('content-security-policy') ?? '';
+    const { headers } = await get('/console');
+    const policy = headers.get('content-security-policy') ?? '';
+    expect(headers.get('referrer-policy')).toBe('no-referrer');
     expect(policy).not.toContain('unsafe');
     expect(policy.split('; ')).toContainValues([
       "default-src 'none'",

@@ -45,6 +45,7 @@ describe('a frame', () => {
       "trusted-types 'none'",
     ]);
     expect(response.headers.get('permissions-policy')).toContain('camera=()');
+    expect(response.headers.get('referrer-policy')).toBe('no-referrer');
     expect(response.headers.get('set-cookie')).toBeNull();
   });
 

@@ -56,6 +56,14 @@ describe('sign-in by name', async () => {
     expect((await fixture.signIn()).to).toBe('/console');
   });
 
+  test('a sign-in begins with a small cookie, which is gone ten minutes later', async () => {
+    const path = `/console/api/sign-in?provider=1&tenant=${fixture.tag}`;
+    const cookie = (await new TestBrowser().send(server, path)).headers.get('set-cookie');
+    expect(cookie).toMatch(
+      /^__Host-sallyport-sign-in=[\w.-]{1,300}; Path=\/; Secure; HttpOnly; SameSite=Lax; Max-Age=600$/,
+    );
+  });
+
   type Attack = (query: URLSearchParams, browser: TestBrowser) => unknown;
   const attacks: Record<string, Attack> = {
     'another state': (query) => query.set('state', 'x'),

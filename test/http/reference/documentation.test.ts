@@ -23,6 +23,7 @@ test('pages need no key, and load only files of the service', async () => {
   const policy = headers.get('content-security-policy') ?? '';
   expect(policy).toStartWith("default-src 'none'; ");
   expect(policy).not.toMatch(/unsafe|https?:|\*/);
+  expect(headers.get('referrer-policy')).toBe('no-referrer');
   for (const html of pages.values()) expect(html).not.toMatch(/ style=| on[a-z]+="|<script>|<style>/);
 });
 
