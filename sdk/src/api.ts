@@ -1806,6 +1806,8 @@ export interface Operations {
         name?: string;
         /** Return only applications that expire before this time. */
         expires_before?: string;
+        /** Return only applications that were created before this time and not used since. Uses are recorded once a minute. */
+        used_before?: string;
         /** Filter by labels, as `label[NAME]=VALUE`, at most 3 times. */
         label?: Record<string, string>;
         /** Filter by the last four characters of a key, as `GET /applications/{id}/keys` returns them. */

@@ -27,7 +27,7 @@ export function applications(memory: Memory): Applications {
       return row && toApplication(row);
     },
     list: async (_, filter, window) => {
-      const { ids, type, name, expiresBefore, labels = {}, keyEnding } = filter;
+      const { ids, type, name, expiresBefore, usedBefore, labels = {}, keyEnding } = filter;
       const ofKey = [...memory.rows.keys.values()].filter(
         (key) => memory.isValid(key) && key.ending === keyEnding,
       );
@@ -39,6 +39,7 @@ export function applications(memory: Memory): Applications {
           (!name || fold(row.name).includes(fold(name))) &&
           (expiresBefore === undefined ||
             (row.expires_at !== null && Number(row.expires_at) < expiresBefore)) &&
+          (usedBefore === undefined || Number(row.last_used_at ?? row.created_at) < usedBefore) &&
           hasAll(row.labels, labels) &&
           (keyEnding === undefined || ofKey.some((key) => key.application_id === row.id)),
       );

@@ -306,12 +306,12 @@ function withKeyEnding(tenant: string, ending: string): Filtered<unknown, unknow
 }
 
 function filtered(tenant: string, filter: ApplicationFilter) {
-  const { ids, type, name, expiresBefore, labels = {}, keyEnding } = filter;
+  const { ids, type, name, expiresBefore, usedBefore, labels = {}, keyEnding } = filter;
   const [first, ...others] = Object.entries(labels);
   const byKey = keyEnding !== undefined && withKeyEnding(tenant, keyEnding);
   return {
     table: 'applications',
-    columns: 'r.type, r.name_folded, r.expires_at',
+    columns: 'r.type, r.name_folded, r.expires_at, r.created_at, r.last_used_at',
     valid: notExpired('r'),
     tenant,
     ids,
@@ -320,6 +320,7 @@ function filtered(tenant: string, filter: ApplicationFilter) {
       type && clause`x.type = ${type}`,
       name && includes('x.name_folded', fold(name)),
       expiresBefore !== undefined && clause`x.expires_at < ${expiresBefore}`,
+      usedBefore !== undefined && clause`coalesce(x.last_used_at, x.created_at) < ${usedBefore}`,
       ...(byKey && first ? [first, ...others] : others).map((label) => hasLabel(tenant, label)),
       notExpired('x'),
     ),

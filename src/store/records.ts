@@ -70,6 +70,8 @@ export interface ApplicationFilter {
   /** A substring of the name; case is ignored. */
   readonly name?: string | undefined;
   readonly expiresBefore?: number | undefined;
+  /** Created before this time, and not used since. */
+  readonly usedBefore?: number | undefined;
   /** The application must have all of them. */
   readonly labels?: Labels | undefined;
   /** The last characters of one of its keys, as `ApplicationKey` has them. */

@@ -28,12 +28,12 @@ describe.each(databases)('on %s, one row of many', async (name, database) => {
   const session = (await on.session(tenant, application, { expiresAt: on.clock.now() + 1e9 })).id;
   const now = on.clock.now();
   const [other] = [newId(now + 1)];
-  const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now})`];
+  const applications = [`('${tenant}', '${other}', 'x', 'X', 'public', '[]', '[]', ${now + 1})`];
   const sessions: string[] = [];
   const labelled: string[] = [];
   for (let n = 0; n < many; n++) {
     const id = newId(now + 2 + n);
-    applications.push(`('${tenant}', '${id}', 'x', 'X', 'public', '[]', '[]', ${now})`);
+    applications.push(`('${tenant}', '${id}', 'x', 'X', 'public', '[]', '[]', ${now + 1})`);
     labelled.push(`('${tenant}', 'team', 'shop', '${id}')`);
     sessions.push(
       `('${tenant}', '${other}', '${newId(now + 2 + n)}', ${digest(n, 'aa')}, ${digest(n, 'bb')}, '[]', '[]', ${now}, ${now + 1e9})`,
@@ -58,6 +58,11 @@ describe.each(databases)('on %s, one row of many', async (name, database) => {
       'application by two labels, the first of which all have',
       () => application,
       (window) => store.applications.list(tenant, { labels: { team: 'shop', tier: 'one' } }, window),
+    ],
+    [
+      'application that was not used since a time',
+      () => application,
+      (window) => store.applications.list(tenant, { type: 'public', usedBefore: now + 1 }, window),
     ],
     [
       'session by application',

@@ -41,6 +41,7 @@ export const commands: readonly RemoteCommand[] = [
       option('name TEXT', 'Filter by part of the name.'),
       option('id ID...', 'Filter by id; repeatable.'),
       option('expires-before TIME', 'Only applications that expire before this time.'),
+      option('used-before TIME', 'Only applications created before this time and not used since.'),
       {
         ...labelOption,
         description: 'Only applications with this label, such as team=payments; repeatable.',
@@ -149,6 +150,7 @@ function list(call: Call): Promise<number> {
     name: options.value('name') || undefined,
     id: options.values('id'),
     expires_before: options.value('expires-before') || undefined,
+    used_before: options.value('used-before') || undefined,
     label: labelsOf(call),
   });
   return printList(call, service.applications.all(filter), {

@@ -39,6 +39,9 @@ const ListQuery = listQuery({
   type: ApplicationType.optional().describe('Filter by type.'),
   name: NameFilter.optional().describe('Filter by a part of the name. Ignores case.'),
   expires_before: DateTime.optional().describe('Return only applications that expire before this time.'),
+  used_before: DateTime.optional().describe(
+    'Return only applications that were created before this time and not used since. Uses are recorded once a minute.',
+  ),
   label: LabelFilter.optional().describe(
     `Filter by labels, as \`label[NAME]=VALUE\`, at most ${maxLabelFilters} times.`,
   ),
@@ -102,8 +105,9 @@ export const listApplications = readEndpoint({
   replies: { 200: reply('A page of applications.', pageOf(ApplicationView), example.applicationPage) },
   handle: async (call, { store, longWork, memory }) => {
     const { principal, query } = call;
-    const { id: ids, type, name, expires_before: expiresBefore, label: labels } = query;
-    const filter = { ids, type, name, expiresBefore, labels, keyEnding: query.key_ending };
+    const { id: ids, type, name, label: labels } = query;
+    const { expires_before: expiresBefore, used_before: usedBefore, key_ending: keyEnding } = query;
+    const filter = { ids, type, name, expiresBefore, usedBefore, labels, keyEnding };
     const page = await paginate(query, memory.reserverFor(call), (window) =>
       store.applications.list(principal.tenantId, filter, window),
     );

@@ -247,6 +247,17 @@ test('--expires-before filters by expiry', async () => {
   expect(await json(['apps', 'list', '--expires-before', '2027-01-01T00:00:00Z'])).toEqual([]);
 });
 
+test('--used-before lists applications that were not used since', async () => {
+  const used = await json([...shop, '--permission', 'application:read']);
+  await json(['apps', 'create', '--name', 'unused', '--type', 'private', '--permission', 'token:read']);
+  server.clock.advance(1000);
+  await server.call('GET', '/applications/key', { key: used.key });
+  await server.flush();
+  const now = new Date(server.clock.now()).toISOString();
+  const listed = await json(['apps', 'list', '--type', 'private', '--used-before', now]);
+  expect(listed.map(({ name }: { name: string }) => name)).toEqual(['unused']);
+});
+
 test('usage lists used and unused grants', async () => {
   const created = await json([...shop, '--permission', 'application:read']);
   await server.call('GET', '/applications/key', { key: created.key });

@@ -14,6 +14,8 @@ const rejected: [query: string, part: string][] = [
   ['name=%0A', 'name'],
   ['expires_after=2030-01-01T00:00:00Z', 'expires_after'],
   ['id[]=0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d', 'id[]'],
+  ['used_before=yesterday', 'used_before'],
+  ['used_before=2030-01-01T00:00:00Z&used_before=2030-01-02T00:00:00Z', 'used_before'],
   ['label=payments', 'label'],
   ['label[team]=', 'label.team'],
   ['label[team]=a&label[team]=b', 'label.team'],
@@ -213,6 +215,36 @@ describe.each(databases)('listing applications on %s', async (_, database) => {
     expect(namesIn(rest)).toEqual(['in 3 days']);
     server.clock.advance(3 * 86_400_000);
     expect(await before(10)).toEqual(['in 7 days']);
+  });
+
+  test('used_before lists applications that were created before a time and not used since', async () => {
+    const { key } = await server.tenant();
+    const start = server.clock.now();
+    const used = await server.application(key, { name: 'used', permissions: ['application:read'] });
+    const web = await server.application(key, { name: 'web', type: 'public' });
+    await server.application(key, { name: 'never used' });
+    server.clock.advance(1000);
+    await server.call('GET', '/applications/key', { key: used.key });
+    await server.call('POST', '/sessions', { key: web.key });
+    await server.application(key, { name: 'new' });
+    await server.flush();
+    const before = async (milliseconds: number, more = '') => {
+      const at = new Date(start + milliseconds).toISOString();
+      return namesIn(await list(`?used_before=${at}&type=private${more}`, key));
+    };
+    expect(await before(0)).toEqual([]);
+    expect(await before(1)).toEqual(['never used']);
+    expect(await before(1000)).toEqual(['never used']);
+    expect(await before(1001)).toEqual(['new', 'never used', 'used']);
+    expect(await before(1001, '&name=used&size=1')).toEqual(['never used']);
+    server.clock.advance(1000);
+    await server.call('GET', '/applications/key', { key: used.key });
+    await server.flush();
+    expect(await before(2000)).toEqual(['new', 'never used']);
+    const page = await list(`?used_before=${new Date(start + 3000).toISOString()}&size=2`, key);
+    expect(page.body.pagination.total_items).toBe(5);
+    const unused = await list(`?used_before=${new Date(start + 1000).toISOString()}&size=100`, key);
+    expect(namesIn(unused)).toEqual(['never used']);
   });
 
   test('name matches a part of the name, ignoring case in every alphabet', async () => {
