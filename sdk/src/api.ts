@@ -2043,6 +2043,8 @@ export interface Operations {
         created_after?: string;
         /** Only tokens created before this time. */
         created_before?: string;
+        /** Only tokens that expire before this time. */
+        expires_before?: string;
       };
     };
     reply: TokenPage;

@@ -123,9 +123,11 @@ function hasValues({ searchValues }: MemoryToken, values: SearchValues): boolean
 }
 
 function isSelected(row: MemoryToken, filter: TokenFilter): boolean {
-  const { ids, type, metadata = {}, equals = {}, createdAfter = 0, createdBefore = Infinity } = filter;
+  const { ids, type, metadata = {}, equals = {} } = filter;
+  const { createdAfter = 0, createdBefore = Infinity, expiresBefore = Infinity } = filter;
   const at = Number(row.created_at);
-  const isInTime = at >= createdAfter && at < createdBefore;
+  const expires = filter.expiresBefore === undefined || Number(row.expires_at ?? Infinity) < expiresBefore;
+  const isInTime = at >= createdAfter && at < createdBefore && expires;
   if (!isInTime || (ids && !ids.includes(row.id)) || (type && row.type !== type)) return false;
   return hasAll(row.metadata, metadata) && hasValues(row, equals);
 }

@@ -156,6 +156,8 @@ export interface TokenFilter {
   readonly createdAfter?: number | undefined;
   /** Created before this time, in milliseconds. */
   readonly createdBefore?: number | undefined;
+  /** Expires before this time, in milliseconds. */
+  readonly expiresBefore?: number | undefined;
 }
 
 export interface TokenQuery extends ListWindow {

@@ -26,7 +26,11 @@ interface Made {
   readonly container: string;
   readonly type: string;
   readonly metadata: Record<string, string>;
+  readonly expiresAt?: number | undefined;
 }
+
+/** After the time of the tests. */
+const later = Date.parse('2030-01-01T00:00:00Z');
 
 function randomToken(random: Random, number: number): Made {
   return {
@@ -36,12 +40,13 @@ function randomToken(random: Random, number: number): Made {
     metadata: random.chance(0.5)
       ? { region: random.of(['eu', 'us']), shop: random.of(['a', 'b', 'eu']) }
       : {},
+    expiresAt: random.chance(0.4) ? later + random.below(3) : undefined,
   };
 }
 
-function content({ container, type, metadata }: Made): TokenContent {
+function content({ container, type, metadata, expiresAt }: Made): TokenContent {
   const data = JsonText.of('secret');
-  return { container, type, metadata, data, mask: undefined, masked: undefined, expiresAt: undefined };
+  return { container, type, metadata, data, mask: undefined, masked: undefined, expiresAt };
 }
 
 interface Case {
@@ -68,7 +73,8 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       made.unshift(token);
       await add(tenant, token);
       if (number % 3 === 0) await add(other, token);
-      if (number % 7 === 0) await add(tenant, { ...token, id: `expired-${number}` }, on.clock.now() + 1);
+      if (number % 7 === 0)
+        await add(tenant, { ...token, id: `expired-${number}`, expiresAt: on.clock.now() + 1 });
     }
     on.clock.advance(1);
     const path = on.url.slice('sqlite:'.length);
@@ -79,9 +85,9 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     closeLater(() => db.close());
   });
 
-  async function add(to: string, token: Made, expiresAt?: number): Promise<void> {
+  async function add(to: string, token: Made): Promise<void> {
     const change = { by: someone, at: on.clock.now() };
-    await on.store.tokens.create(to, token.id, { ...content(token), expiresAt }, change);
+    await on.store.tokens.create(to, token.id, content(token), change);
   }
 
   function queryOf({ own, above, filter }: Case): Omit<TokenQuery, keyof ListWindow> {
@@ -126,6 +132,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         naiveDecideUnder(own, above, 'token:read', token).allowed &&
         (!filter.ids || filter.ids.includes(token.id)) &&
         (!filter.type || filter.type === token.type) &&
+        (!filter.expiresBefore || (token.expiresAt ?? Infinity) < filter.expiresBefore) &&
         Object.entries(filter.metadata ?? {}).every(([name, value]) => token.metadata[name] === value),
     );
     return shown.map(({ id }) => id);
@@ -144,9 +151,10 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       type: fc.option(fc.constantFrom('card', 'token'), { nil: undefined }),
       region: fc.option(fc.constantFrom('eu', 'us'), { nil: undefined }),
       shop: fc.option(fc.constantFrom('a', 'eu'), { nil: undefined }),
+      expiresBefore: fc.option(fc.constantFrom(later + 1, later + 2), { nil: undefined, freq: 2 }),
       ids: fc.boolean(),
     })
-    .map(({ seed, size, budget, type, region, shop, ids }): Case => {
+    .map(({ seed, size, budget, type, region, shop, expiresBefore, ids }): Case => {
       const random = new Random(seed);
       const holder = random.of(['application', 'session'] as const);
       const own = randomGrants(random, holder);
@@ -157,6 +165,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         above: bound ? randomGrants(random, 'application') : undefined,
         filter: {
           type,
+          expiresBefore,
           metadata: region || shop ? metadata : undefined,
           ids: ids && random.chance(0.3) ? random.some(20, () => random.of(made).id) : undefined,
         },
@@ -212,13 +221,18 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     },
   );
 
-  test('type and metadata of hidden tokens change neither a page, its cursor nor its total', async () => {
+  test('type, metadata and expiry of hidden tokens change neither a page, its cursor nor its total', async () => {
     const owner = await on.tenant();
     const put = (id: string, container: string, type: string, guess: string) =>
-      on.store.tokens.create(owner, id, content({ id, container, type, metadata: { guess } }), {
-        by: someone,
-        at: on.clock.now(),
-      });
+      on.store.tokens.create(
+        owner,
+        id,
+        content({ id, container, type, metadata: { guess }, expiresAt: later }),
+        {
+          by: someone,
+          at: on.clock.now(),
+        },
+      );
     const own = grants(when(['container', 'equals', '/own/']));
     const budget = { scan: 20, count: 10_000, chunk: 512, probe: 4 };
     const read = async (filter: TokenFilter) => {
@@ -227,7 +241,13 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     };
     for (let at = 0; at < 60; at++) await put(`other-${at}`, '/own/', 'token', 'other');
     for (let at = 0; at < 3; at++) await put(`own-${at}`, '/own/', 'card', 'right');
-    const filters = [{ metadata: { guess: 'right' } }, { type: 'card' }, { metadata: { guess: 'wrong' } }];
+    const filters = [
+      { metadata: { guess: 'right' } },
+      { type: 'card' },
+      { metadata: { guess: 'wrong' } },
+      { expiresBefore: later + 1, type: 'card' },
+      { expiresBefore: later },
+    ];
     const before = await Promise.all(filters.map(read));
     for (let at = 0; at < 40; at++) await put(`hidden-${at}`, '/hidden/', 'card', at % 2 ? 'right' : 'wrong');
     expect(await Promise.all(filters.map(read))).toEqual(before);

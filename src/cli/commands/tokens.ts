@@ -39,6 +39,7 @@ export const commands: readonly RemoteCommand[] = [
       option('container PATH', 'Filter by container; includes containers below it.'),
       { ...metadataOption, description: 'Filter by metadata; repeatable.' },
       option('id ID...', 'Filter by id; repeatable.'),
+      option('expires-before TIME', 'Only tokens that expire before this time.'),
       limitOption,
     ],
     summary: 'List the tokens that your key can read, newest first.',
@@ -141,6 +142,7 @@ function list(call: Call): Promise<number> {
     container: options.value('container'),
     metadata: pairsOf(call, metadataOption),
     id: options.values('id'),
+    expires_before: options.value('expires-before'),
   });
   return printTokens(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]));
 }

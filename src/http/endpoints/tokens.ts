@@ -65,6 +65,7 @@ const ListQuery = listQuery({
   }),
   created_after: DateTime.optional().describe('Only tokens created at or after this time.'),
   created_before: DateTime.optional().describe('Only tokens created before this time.'),
+  expires_before: DateTime.optional().describe('Only tokens that expire before this time.'),
 });
 
 export const listTokens = readEndpoint({
@@ -86,8 +87,9 @@ export const listTokens = readEndpoint({
       if (!verdict.allowed || !query.transform) return verdict.allowed ? verdict : undefined;
       return { ...verdict, transform: stricter(verdict.transform, query.transform) };
     };
+    const { id: ids, type, metadata, expires_before: expiresBefore } = query;
     const { created_after: createdAfter, created_before: createdBefore } = query;
-    const filter = { ids: query.id, type: query.type, metadata: query.metadata, createdAfter, createdBefore };
+    const filter = { ids, type, metadata, createdAfter, createdBefore, expiresBefore };
     const { pagination, data: rows } = await paginate(query, memory.reserverFor(call), (window) =>
       store.tokens.list(principal.tenantId, { visible: readable, decide: decideRead, filter, ...window }),
     );

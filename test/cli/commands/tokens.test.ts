@@ -109,6 +109,9 @@ describe('a token', () => {
       uses: 0,
     });
     expect((await call(['tokens', 'get', 'code'])).out).toMatch(/^uses +0 of 3$/m);
+    const limited = ['--id', 'limited', '--text-file', '-', '--expires-at', '2027-01-01T00:00:00Z'];
+    await json(['tokens', 'create', ...limited], { stdin: '1' });
+    expect(await ids('--expires-before', '2027-01-01T00:00:01Z')).toEqual(['limited']);
     const { out } = await call(['tokens', 'list']);
     expect(out).toMatch(/^two +token +\/a\/b\/ +who=2 +unlimited /m);
     expect(out).toMatch(/^code +token +\/general\/ +0 of 3 /m);

@@ -36,6 +36,34 @@ describe.each(databases)('a token with an expiry on %s', async (_, database) => 
     expect((await server.call('DELETE', '/tokens/brief', { key })).status).toBe(404);
   });
 
+  test('is listed by expires_before, unless it has expired', async () => {
+    await create('brief', 1000);
+    await create('lasting', 5000);
+    await create('longest', 9000);
+    await server.call('POST', '/tokens', { key, body: { id: 'forever', data: 1 } });
+    const before = (milliseconds: number, more = '') =>
+      list(`?expires_before=${at(milliseconds)}&container=/general/${more}`);
+    expect(await before(1000)).toEqual({ total: 0, ids: [] });
+    expect(await before(1001)).toEqual({ total: 1, ids: ['brief'] });
+    expect(await before(9001)).toEqual({ total: 3, ids: ['longest', 'lasting', 'brief'] });
+    expect(await before(9001, '&id=brief,forever')).toEqual({ total: 1, ids: ['brief'] });
+    expect(await before(9000, '&metadata[for]=expiry&type=token&size=1')).toEqual({
+      total: 2,
+      ids: ['lasting'],
+    });
+    expect(await before(9000, '&metadata[for]=other')).toEqual({ total: 0, ids: [] });
+    const { body } = await server.call('GET', `/tokens?expires_before=${at(9000)}&size=1`, { key });
+    expect(await list(`?expires_before=${at(9000)}&start=${body.pagination.next}`)).toEqual({
+      total: undefined,
+      ids: ['brief'],
+    });
+    await patch('lasting', { expires_at: null });
+    server.clock.advance(1000);
+    expect(await before(8001)).toEqual({ total: 1, ids: ['longest'] });
+    const wrong = await server.call('GET', '/tokens?expires_before=soon', { key });
+    expect([wrong.status, Object.keys(wrong.body.errors)]).toEqual([400, ['expires_before']]);
+  });
+
   test('cannot expire in the past or now', async () => {
     for (const offset of [0, -1, -86_400_000]) {
       const { status, body } = await create('never', offset);
