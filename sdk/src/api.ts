@@ -2045,6 +2045,8 @@ export interface Operations {
         created_before?: string;
         /** Only tokens that expire before this time. */
         expires_before?: string;
+        /** Only tokens that this application created, also through its sessions. */
+        created_by?: string;
       };
     };
     reply: TokenPage;

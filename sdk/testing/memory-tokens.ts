@@ -124,10 +124,11 @@ function hasValues({ searchValues }: MemoryToken, values: SearchValues): boolean
 
 function isSelected(row: MemoryToken, filter: TokenFilter): boolean {
   const { ids, type, metadata = {}, equals = {} } = filter;
-  const { createdAfter = 0, createdBefore = Infinity, expiresBefore = Infinity } = filter;
+  const { createdAfter = 0, createdBefore = Infinity, expiresBefore, createdBy } = filter;
   const at = Number(row.created_at);
-  const expires = filter.expiresBefore === undefined || Number(row.expires_at ?? Infinity) < expiresBefore;
-  const isInTime = at >= createdAfter && at < createdBefore && expires;
+  const isInTime = at >= createdAfter && at < createdBefore;
+  if (expiresBefore !== undefined && Number(row.expires_at ?? Infinity) >= expiresBefore) return false;
+  if (createdBy && row.created_by !== createdBy) return false;
   if (!isInTime || (ids && !ids.includes(row.id)) || (type && row.type !== type)) return false;
   return hasAll(row.metadata, metadata) && hasValues(row, equals);
 }

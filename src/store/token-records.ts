@@ -158,6 +158,8 @@ export interface TokenFilter {
   readonly createdBefore?: number | undefined;
   /** Expires before this time, in milliseconds. */
   readonly expiresBefore?: number | undefined;
+  /** The application that created it. */
+  readonly createdBy?: string | undefined;
 }
 
 export interface TokenQuery extends ListWindow {

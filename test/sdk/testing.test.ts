@@ -217,6 +217,7 @@ async function run(target: Target, seed: number, steps: number): Promise<string[
         '?size=2&page=2',
         '?container=/pci/',
         '?metadata[customer]=42',
+        `?created_by=${application().id}`,
         `?expires_before=${new Date(startTime + 600_001).toISOString()}`,
       ]);
       return client.send('GET', `/tokens${query}`, anyKey(), undefined, purpose(random));

@@ -20,6 +20,7 @@ import { databases, fewConnections, generousTimeout } from '../support/test-serv
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
+const another = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5e';
 
 interface Made {
   readonly id: string;
@@ -27,6 +28,7 @@ interface Made {
   readonly type: string;
   readonly metadata: Record<string, string>;
   readonly expiresAt?: number | undefined;
+  readonly by?: string;
 }
 
 /** After the time of the tests. */
@@ -41,6 +43,7 @@ function randomToken(random: Random, number: number): Made {
       ? { region: random.of(['eu', 'us']), shop: random.of(['a', 'b', 'eu']) }
       : {},
     expiresAt: random.chance(0.4) ? later + random.below(3) : undefined,
+    by: random.of([someone, another]),
   };
 }
 
@@ -86,7 +89,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   });
 
   async function add(to: string, token: Made): Promise<void> {
-    const change = { by: someone, at: on.clock.now() };
+    const change = { by: token.by ?? someone, at: on.clock.now() };
     await on.store.tokens.create(to, token.id, content(token), change);
   }
 
@@ -132,6 +135,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         naiveDecideUnder(own, above, 'token:read', token).allowed &&
         (!filter.ids || filter.ids.includes(token.id)) &&
         (!filter.type || filter.type === token.type) &&
+        (!filter.createdBy || filter.createdBy === token.by) &&
         (!filter.expiresBefore || (token.expiresAt ?? Infinity) < filter.expiresBefore) &&
         Object.entries(filter.metadata ?? {}).every(([name, value]) => token.metadata[name] === value),
     );
@@ -152,9 +156,10 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       region: fc.option(fc.constantFrom('eu', 'us'), { nil: undefined }),
       shop: fc.option(fc.constantFrom('a', 'eu'), { nil: undefined }),
       expiresBefore: fc.option(fc.constantFrom(later + 1, later + 2), { nil: undefined, freq: 2 }),
+      createdBy: fc.option(fc.constantFrom(someone, another), { nil: undefined, freq: 2 }),
       ids: fc.boolean(),
     })
-    .map(({ seed, size, budget, type, region, shop, expiresBefore, ids }): Case => {
+    .map(({ seed, size, budget, type, region, shop, expiresBefore, createdBy, ids }): Case => {
       const random = new Random(seed);
       const holder = random.of(['application', 'session'] as const);
       const own = randomGrants(random, holder);
@@ -166,6 +171,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         filter: {
           type,
           expiresBefore,
+          createdBy,
           metadata: region || shop ? metadata : undefined,
           ids: ids && random.chance(0.3) ? random.some(20, () => random.of(made).id) : undefined,
         },
@@ -221,18 +227,12 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     },
   );
 
-  test('type, metadata and expiry of hidden tokens change neither a page, its cursor nor its total', async () => {
+  test('type, metadata, expiry and creator of hidden tokens change neither a page, its cursor nor its total', async () => {
     const owner = await on.tenant();
-    const put = (id: string, container: string, type: string, guess: string) =>
-      on.store.tokens.create(
-        owner,
-        id,
-        content({ id, container, type, metadata: { guess }, expiresAt: later }),
-        {
-          by: someone,
-          at: on.clock.now(),
-        },
-      );
+    const put = (id: string, container: string, type: string, guess: string, by = someone) => {
+      const token = { id, container, type, metadata: { guess }, expiresAt: later };
+      return on.store.tokens.create(owner, id, content(token), { by, at: on.clock.now() });
+    };
     const own = grants(when(['container', 'equals', '/own/']));
     const budget = { scan: 20, count: 10_000, chunk: 512, probe: 4 };
     const read = async (filter: TokenFilter) => {
@@ -247,9 +247,12 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       { metadata: { guess: 'wrong' } },
       { expiresBefore: later + 1, type: 'card' },
       { expiresBefore: later },
+      { createdBy: someone, type: 'card' },
+      { createdBy: another },
     ];
     const before = await Promise.all(filters.map(read));
-    for (let at = 0; at < 40; at++) await put(`hidden-${at}`, '/hidden/', 'card', at % 2 ? 'right' : 'wrong');
+    for (let at = 0; at < 40; at++)
+      await put(`hidden-${at}`, '/hidden/', 'card', at % 2 ? 'right' : 'wrong', at % 3 ? someone : another);
     expect(await Promise.all(filters.map(read))).toEqual(before);
   });
 

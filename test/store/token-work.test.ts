@@ -19,6 +19,8 @@ const shown = 30;
 /** When the shown tokens expire, long before the others. */
 const expiry = Date.parse('2030-01-01T00:00:00Z');
 
+const creators = { rare: newId(1), card: newId(2) };
+
 const range = <T>(count: number, make: (n: number) => T) => Array.from({ length: count }, (_, n) => make(n));
 const entries = Object.fromEntries(range(10, (n) => [`name-${n}`, 'everywhere']));
 
@@ -42,6 +44,12 @@ const cases: [name: string, count: number, own: Grants, filter?: TokenFilter, ab
     shown,
     grants({ container: '/seen/' }),
     { expiresBefore: expiry + 1 },
+  ],
+  [
+    'a filter by creator in a container',
+    shown,
+    grants({ container: '/seen/' }),
+    { createdBy: creators.rare },
   ],
   ['a search for a value', shown, grants('token:read'), { equals: { rare: 'yes' } }],
   [
@@ -85,6 +93,7 @@ const endless: typeof cases = [
     grants('token:read'),
     { expiresBefore: expiry + 1 },
   ],
+  ['a filter by a creator of only the oldest tokens', 0, grants('token:read'), { createdBy: creators.rare }],
   [
     'a session and a ceiling that intersect in too many scopes',
     0,
@@ -133,9 +142,9 @@ const derived = [
 
 /** Creates the shown tokens, then the hidden ones, which are newer. */
 async function fill(url: string, tenant: string, now: number): Promise<void> {
-  const row = (at: number, id: string, type: string, container: string) =>
+  const row = (at: number, id: string, type: 'rare' | 'card', container: string) =>
     `('${tenant}', '${newId(at)}', '${id}', '${type}', '${container}', '${container}', 1, 1, 0, ${at},
-      ${expiry + (type === 'rare' ? 0 : 1e9)})`;
+      ${expiry + (type === 'rare' ? 0 : 1e9)}, '${creators[type]}')`;
   const rows = [
     ...range(shown, (n) => row(now, `seen-${n}`, 'rare', '/seen/deep/')),
     ...range(hidden, (n) => row(now + n, `hidden-${n}`, 'card', `/hidden/${n % 50}/`)),
@@ -143,7 +152,7 @@ async function fill(url: string, tenant: string, now: number): Promise<void> {
   await runSql(
     url,
     `insert into tokens (tenant_id, seq, id, type, container, container_folded, content_version, data_bytes,
-       masked_bytes, created_at, expires_at) values ${rows.join(', ')}`,
+       masked_bytes, created_at, expires_at, created_by) values ${rows.join(', ')}`,
   );
   for (const sql of derived) await runSql(url, sql);
 }

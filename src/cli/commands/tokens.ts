@@ -40,6 +40,7 @@ export const commands: readonly RemoteCommand[] = [
       { ...metadataOption, description: 'Filter by metadata; repeatable.' },
       option('id ID...', 'Filter by id; repeatable.'),
       option('expires-before TIME', 'Only tokens that expire before this time.'),
+      option('created-by ID', 'Only tokens that the application with this id created.'),
       limitOption,
     ],
     summary: 'List the tokens that your key can read, newest first.',
@@ -143,6 +144,7 @@ function list(call: Call): Promise<number> {
     metadata: pairsOf(call, metadataOption),
     id: options.values('id'),
     expires_before: options.value('expires-before'),
+    created_by: options.value('created-by'),
   });
   return printTokens(call, service.tokens.all(filter as Parameters<typeof service.tokens.all>[0]));
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { disclosuresOf } from '../../audit/trail.ts';
-import { DateTime, optional } from '../../domain/common-fields.ts';
+import { DateTime, Id, optional } from '../../domain/common-fields.ts';
 import { orNotFound } from '../../domain/error.ts';
 import { ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
@@ -66,6 +66,7 @@ const ListQuery = listQuery({
   created_after: DateTime.optional().describe('Only tokens created at or after this time.'),
   created_before: DateTime.optional().describe('Only tokens created before this time.'),
   expires_before: DateTime.optional().describe('Only tokens that expire before this time.'),
+  created_by: Id.optional().describe('Only tokens that this application created, also through its sessions.'),
 });
 
 export const listTokens = readEndpoint({
@@ -87,9 +88,13 @@ export const listTokens = readEndpoint({
       if (!verdict.allowed || !query.transform) return verdict.allowed ? verdict : undefined;
       return { ...verdict, transform: stricter(verdict.transform, query.transform) };
     };
-    const { id: ids, type, metadata, expires_before: expiresBefore } = query;
-    const { created_after: createdAfter, created_before: createdBefore } = query;
-    const filter = { ids, type, metadata, createdAfter, createdBefore, expiresBefore };
+    const { id: ids, type, metadata, created_by: createdBy } = query;
+    const {
+      created_after: createdAfter,
+      created_before: createdBefore,
+      expires_before: expiresBefore,
+    } = query;
+    const filter = { ids, type, metadata, createdAfter, createdBefore, expiresBefore, createdBy };
     const { pagination, data: rows } = await paginate(query, memory.reserverFor(call), (window) =>
       store.tokens.list(principal.tenantId, { visible: readable, decide: decideRead, filter, ...window }),
     );

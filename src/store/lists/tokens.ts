@@ -137,9 +137,9 @@ const readsPerEntry = 4;
  * without checking each one. Returns undefined if such ranges do not exist.
  */
 function countableRanges({ visible: { scopes, exact }, filter }: TokenQuery): Range[] | undefined {
-  const { ids, type, metadata = {}, equals, expiresBefore } = filter;
+  const { ids, type, metadata = {}, equals, expiresBefore, createdBy } = filter;
   const filters = [...(type === undefined ? [] : [ofType(type)]), ...Object.entries(metadata).map(withEntry)];
-  if (!exact || ids || equals || expiresBefore !== undefined) return undefined;
+  if (!exact || ids || equals || createdBy || expiresBefore !== undefined) return undefined;
   if (scopes.some(isEverything)) return filters.length <= 1 ? [filters[0] ?? everything] : undefined;
   return filters.length === 0 && scopes.every(({ id }) => !id) ? scopes.flatMap(inContainer) : undefined;
 }
@@ -165,6 +165,7 @@ async function candidatesOf(
     clause`t.seq in ${listOf(seqs)}`,
     notExpired('t'),
     filter.type !== undefined && clause`t.type = ${filter.type}`,
+    filter.createdBy !== undefined && clause`t.created_by = ${filter.createdBy}`,
     // With `coalesce`, no database chooses the index of expiries, which also has hidden tokens.
     filter.expiresBefore !== undefined && clause`coalesce(t.expires_at, ${expiry}) < ${expiry}`,
     ...pairs,

@@ -112,6 +112,9 @@ describe('a token', () => {
     const limited = ['--id', 'limited', '--text-file', '-', '--expires-at', '2027-01-01T00:00:00Z'];
     await json(['tokens', 'create', ...limited], { stdin: '1' });
     expect(await ids('--expires-before', '2027-01-01T00:00:01Z')).toEqual(['limited']);
+    const { created_by } = await json(['tokens', 'get', 'limited']);
+    expect(await ids('--created-by', created_by, '--metadata', 'who=1')).toEqual(['one']);
+    expect(await ids('--created-by', '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d')).toEqual([]);
     const { out } = await call(['tokens', 'list']);
     expect(out).toMatch(/^two +token +\/a\/b\/ +who=2 +unlimited /m);
     expect(out).toMatch(/^code +token +\/general\/ +0 of 3 /m);

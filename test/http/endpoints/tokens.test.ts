@@ -112,7 +112,38 @@ describe.each(databases)('tokens on %s', async (_, database) => {
     expect(found.body.data.map((token: { id: string }) => token.id)).toEqual(['one']);
   });
 
+  test('created_by lists the tokens of an application and of its sessions, unless they are hidden', async () => {
+    const { key, id } = await server.tenant();
+    const permissions = ['token:create'];
+    const one = await server.application(key, { permissions });
+    const other = await server.application(key, { permissions });
+    const web = await server.application(key, { type: 'public', permissions });
+    const session = (await server.call('POST', '/sessions', { key: web.key })).body;
+    const body = { nonce: session.nonce, permissions };
+    expect((await server.call('POST', '/sessions/authorize', { key, body })).status).toBe(204);
+    await create(one.key, { id: 'one-a', container: '/a/', data: 1, type: 'card' });
+    await create(one.key, { id: 'one-b', container: '/b/', data: 1, type: 'card' });
+    await create(other.key, { id: 'other-a', container: '/a/', data: 1, type: 'card' });
+    await create(session.session_key, { id: 'web-a', container: '/a/', data: 1 });
+    const listed = async (reader: string, query: string) => {
+      const { body } = await server.call('GET', `/tokens?created_by=${query}`, { key: reader });
+      return [body.pagination.total_items, ...body.data.map((token: { id: string }) => token.id)];
+    };
+    expect(await listed(key, one.id)).toEqual([2, 'one-b', 'one-a']);
+    expect(await listed(key, `${one.id.toUpperCase()}&type=card&size=1`)).toEqual([2, 'one-b']);
+    expect(await listed(key, `${other.id}&id=one-a,other-a`)).toEqual([1, 'other-a']);
+    expect(await listed(key, web.id)).toEqual([1, 'web-a']);
+    expect(await listed(key, id)).toEqual([0]);
+    const reader = await withRules(key, rule('/a/', 'redact'));
+    expect(await listed(reader, one.id)).toEqual([1, 'one-a']);
+    expect(await listed((await server.tenant()).key, one.id)).toEqual([0]);
+    await server.call('PATCH', '/tokens/one-a', { key, body: { metadata: { by: 'another' } } });
+    await server.call('DELETE', `/applications/${one.id}`, { key });
+    expect(await listed(key, one.id)).toEqual([2, 'one-b', 'one-a']);
+  });
+
   test.each([
+    ['created_by=me', 'created_by'],
     ['metadata[region]=eu&metadata[region]=us', 'metadata.region'],
     ['metadata.region=us', 'metadata.region'],
     ['metadata[]=eu', 'metadata[]'],
