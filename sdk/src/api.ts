@@ -766,6 +766,13 @@ export interface TokenPatch {
   expires_at?: string | null;
 }
 
+export interface DeletedTokens {
+  /** The number of tokens that this request has deleted. */
+  deleted: number;
+  /** To send as `start`, to delete further tokens. Absent at the end. */
+  next?: string;
+}
+
 export interface TokenSearch {
   /** Values by name, as the `search` templates of the tokens render them. A token must have all of them. Unicode is normalized (NFKC), and white space around a value is ignored. */
   equals: Record<string, string>;
@@ -2051,6 +2058,18 @@ export interface Operations {
     };
     reply: TokenPage;
   };
+  /** Delete the tokens below a container */
+  deleteTokens: {
+    input: {
+      query: {
+        /** Delete the tokens in this container and below it. */
+        container: string;
+        /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
+        start?: string;
+      };
+    };
+    reply: DeletedTokens;
+  };
   /** Create up to 100 tokens */
   createTokens: { input: { body: TokenBatch }; reply: TokenList };
   /** Get a token */
@@ -2420,6 +2439,7 @@ export const operations = {
   releaseSession: ['DELETE', '/sessions/{id}/quarantine'],
   createToken: ['POST', '/tokens'],
   listTokens: ['GET', '/tokens'],
+  deleteTokens: ['DELETE', '/tokens'],
   createTokens: ['POST', '/tokens/batch'],
   getToken: ['GET', '/tokens/{id}'],
   replaceToken: ['PUT', '/tokens/{id}'],
@@ -2477,6 +2497,7 @@ export const requiredPermissions: { readonly [Name in keyof Operations]?: BuiltI
   releaseSession: 'session:delete',
   createToken: 'token:create',
   listTokens: 'token:read',
+  deleteTokens: 'token:delete',
   createTokens: 'token:create',
   getToken: 'token:read',
   replaceToken: 'token:update',

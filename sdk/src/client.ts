@@ -366,6 +366,25 @@ class Tokens extends ResourceClient {
   delete(id: string, options?: ChangeOptions) {
     return this.transport.call('deleteToken', { params: { id } }, options);
   }
+  /**
+   * Deletes the tokens in a container and below it that this key may delete, with as many requests as necessary, and
+   * returns their number. `onProgress` is called after each request with the number so far.
+   */
+  async deleteMany(
+    { container }: { container: string },
+    { onProgress, ...options }: RequestOptions & { onProgress?: (deleted: number) => void } = {},
+  ): Promise<number> {
+    let deleted = 0;
+    let start: string | undefined;
+    do {
+      const query = { container, ...(start !== undefined && { start }) };
+      const reply = await this.transport.call('deleteTokens', { query }, options);
+      deleted += reply.deleted;
+      onProgress?.(deleted);
+      start = reply.next;
+    } while (start !== undefined);
+    return deleted;
+  }
 }
 
 class Destinations extends ResourceClient {

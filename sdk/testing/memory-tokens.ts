@@ -87,6 +87,16 @@ export function tokens(memory: Memory): Tokens {
       const modified_at = modificationTime(row.modified_at, at);
       return save({ ...row, ...columnsOf(revision), ...contents, modified_by: by, modified_at });
     },
+    find: async (_, { decide, ...window }) => {
+      const seqOf = ({ seq }: MemoryToken) => seq;
+      const { rows, next } = page(valid().filter(decide), seqOf, window, seqOf);
+      return { seqs: rows, next };
+    },
+    deleteAll: async (_, seqs, mayDelete) => {
+      const deleted = valid().filter((row) => seqs.includes(row.seq) && mayDelete(row));
+      for (const { id } of deleted) memory.rows.tokens.delete(id);
+      return { deleted, next: undefined };
+    },
     // Tokens are used at destinations, which the fake does not have.
     spendUse: async () => undefined,
     delete: async (_, id, check) => {

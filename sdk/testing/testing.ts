@@ -36,6 +36,7 @@ import { getTenant } from '../../src/http/endpoints/tenants.ts';
 import { createToken, createTokens } from '../../src/http/endpoints/token-creation.ts';
 import {
   deleteToken,
+  deleteTokens,
   getToken,
   listTokens,
   replaceToken,
@@ -70,7 +71,8 @@ const endpoints = [
   ...[regenerateKey, deleteApplication, createKey, listKeys, deleteKey, revokeKey],
   ...[quarantineApplication, releaseApplication, quarantineSession, releaseSession],
   ...[createSession, authorizeSession, createDelegation, listSessions, getSession, endSession, endSessions],
-  ...[createToken, createTokens, listTokens, getToken, replaceToken, updateToken, deleteToken, searchTokens],
+  ...[createToken, createTokens, listTokens, getToken, replaceToken, updateToken, searchTokens],
+  ...[deleteToken, deleteTokens],
   ...[decide, getTenant, listPermissions, listOwnPermissions],
 ];
 

@@ -62,6 +62,7 @@ import { createToken, createTokens } from './endpoints/token-creation.ts';
 import { exchangeToken } from './endpoints/token-exchange.ts';
 import {
   deleteToken,
+  deleteTokens,
   getToken,
   listTokens,
   replaceToken,
@@ -104,6 +105,7 @@ const api: readonly Route[] = [
   route('PUT',    '/tokens/:id',                    'token:update',                  replaceToken),
   route('PATCH',  '/tokens/:id',                    'token:update',                  updateToken),
   route('DELETE', '/tokens/:id',                    'token:delete',                  deleteToken),
+  route('DELETE', '/tokens',                        'token:delete',                  deleteTokens),
   route('POST',   '/tokens/search',                 'token:search',                  searchTokens),
   route('POST',   '/destinations',                  'destination:create',            createDestination),
   route('GET',    '/destinations',                  'destination:read',              listDestinations),

@@ -68,6 +68,7 @@ export async function runChange(
     );
   try {
     if (route.prepare) call.prepared = await context.longWork.run(principal, route.prepare(call, context));
+    if (route.find) call.prepared = await route.find(call, context);
     if (!idempotency) return await commit();
     return await excludeConcurrent(context.idempotentRequests, tenant, idempotency, commit);
   } catch (error) {

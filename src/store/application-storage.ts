@@ -3,11 +3,13 @@
  * the transaction that changes a token or a record.
  */
 
-import type { DbTime, Queries } from '../db/db.ts';
-import { type Clause, clause, raw, sql } from '../db/statement.ts';
+import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
+import { type Clause, clause, list, raw, sql } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
+import { pauses } from '../domain/steps.ts';
 import type { Token } from '../domain/token.ts';
-import type { StorageUsed } from './store.ts';
+import { notExpired } from './applications.ts';
+import type { DecidedBy, StorageUsed, Tokens } from './store.ts';
 import { containersOf, deleteTokenRows } from './token-index.ts';
 
 interface Stored extends Pick<Token, 'id' | 'type' | 'container'> {
@@ -64,6 +66,15 @@ export interface Charge extends StorageUsed {
   /** Null for a token that no application created. */
   readonly application: string | null;
   readonly kind: keyof typeof firstShard;
+}
+
+/** The charge for tokens of the creator of `token`. */
+export function chargeOf(
+  { tenant_id: tenant, created_by: application }: Pick<Deleted, 'tenant_id' | 'created_by'>,
+  tokens: number,
+  bytes: number,
+): Charge {
+  return { tenant, application, kind: 'tokens', tokens, bytes };
 }
 
 /** The sum of the charges of an application and kind. */
@@ -148,15 +159,60 @@ export async function deleteTokens(tx: Queries, deletion: Clause): Promise<numbe
     ...sql`${deletion} returning tenant_id, seq, created_by, bytes`,
   );
   await deleteTokenRows(tx, deleted);
-  const credits = deleted.map(({ tenant_id, created_by, bytes }) => ({
-    tenant: tenant_id,
-    application: created_by,
-    kind: 'tokens' as const,
-    tokens: -1,
-    bytes: -bytes,
-  }));
+  const credits = deleted.map((row) => chargeOf(row, -1, -row.bytes));
   if (credits.length > 0) await writeCharges(tx, credits);
   return deleted.length;
+}
+
+/** Milliseconds after which a deletion of many tokens ends, because others wait for its locks. */
+const maxDeletionTime = 150;
+
+/** See `Tokens.deleteAll`. Deletes all rows of the tokens, and subtracts their size from the storage of their creators. */
+export async function deleteAllowed(
+  db: Executor,
+  tenant: string,
+  seqs: readonly string[],
+  mayDelete: (token: DecidedBy) => boolean,
+): ReturnType<Tokens['deleteAll']> {
+  const { deleted, next } = await db.transaction(async (tx) => {
+    const end = performance.now() + maxDeletionTime;
+    const locked = await lockAll(tx, tenant, seqs);
+    const pause = pauses();
+    const deleted: (Deleted & DecidedBy)[] = [];
+    // On SQLite, statements block the process.
+    const atOnce = tx.isEmbedded ? 8 : 64;
+    for (let from = 0; from < locked.length; from += atOnce) {
+      if (from > 0 && performance.now() >= end) return { deleted, next: locked[from - 1]?.seq };
+      const some = locked.slice(from, from + atOnce).filter(mayDelete);
+      if (some.length > 0) await deleteLocked(tx, tenant, some);
+      deleted.push(...some);
+      await pause();
+    }
+    return { deleted, next: undefined };
+  });
+  await Promise.all(deleted.map((row) => db.defer(writeCharges, chargeOf(row, -1, -row.bytes))));
+  return { deleted, next };
+}
+
+async function deleteLocked(tx: Queries, tenant: string, tokens: readonly Deleted[]): Promise<void> {
+  const seqs = list(tokens.map(({ seq }) => seq));
+  await tx.run(...sql`delete from tokens where tenant_id = ${tenant} and seq in ${seqs}`);
+  await deleteTokenRows(tx, tokens);
+}
+
+/** Newest first. Locked in the order of their ids, so that transactions cannot deadlock. */
+async function lockAll(
+  tx: Queries,
+  tenant: string,
+  seqs: readonly string[],
+): Promise<(Deleted & DecidedBy)[]> {
+  if (seqs.length === 0) return [];
+  const locked = await tx.all<Deleted & DecidedBy>(
+    ...sql`select t.tenant_id, t.seq, t.id, t.container, t.max_uses, t.created_by, t.bytes from tokens t
+      where t.tenant_id = ${tenant} and t.seq in ${list(seqs)} and ${notExpired('t')}
+      order by t.id ${rowLock(tx, 'for update')}`,
+  );
+  return locked.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }
 
 /** Throws `storage_full` if `growth` more bytes would take the application beyond the quota. */

@@ -61,6 +61,18 @@ export interface Tokens {
   ): Promise<TokenRecord | undefined>;
   /** Deletes a token. Rejects without a change if `check` throws. Returns false if the token does not exist. */
   delete(tenant: string, id: string, check: (current: TokenRecord) => void): Promise<boolean>;
+  /** Finds tokens to delete: one page, and at most 8 MiB. Reads no data. */
+  find(tenant: string, query: TokenQuery): Promise<TokenSeqs>;
+  /**
+   * Deletes the tokens with these seqs for which `mayDelete` returns true, and returns them. It is called with the
+   * current tokens, which cannot be moved until they are deleted. Tokens that no longer exist are left out. Ends after
+   * a fraction of a second: if tokens are left, `next` is where a search for them starts.
+   */
+  deleteAll(
+    tenant: string,
+    seqs: readonly string[],
+    mayDelete: (token: DecidedBy) => boolean,
+  ): Promise<{ readonly deleted: readonly DecidedBy[]; readonly next: string | undefined }>;
   /**
    * Counts a use of a token with `max_uses`, and deletes the token with its last use. Concurrent uses run one after
    * another. Rejects without a change if `check` throws. Returns the number of uses that are left, or undefined if the
@@ -168,6 +180,13 @@ export interface TokenQuery extends ListWindow {
   /** Called once per token, and again if the token was moved before it was read. Undefined leaves it out of the list. */
   readonly decide: (token: DecidedBy) => Allowed | undefined;
   readonly filter: TokenFilter;
+}
+
+/** Tokens that were found, newest first. */
+export interface TokenSeqs {
+  readonly seqs: readonly string[];
+  /** Where the next page starts, like in lists. */
+  readonly next: string | undefined;
 }
 
 /** All that a decision about a listed token may depend on. While it is the same, the verdict stays valid. */

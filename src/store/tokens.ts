@@ -21,14 +21,16 @@ import { canonicalContainer } from '../domain/rule.ts';
 import type { SearchValues } from '../domain/search.ts';
 import { pauses } from '../domain/steps.ts';
 import {
+  chargeOf,
   checkGrowth,
+  deleteAllowed,
   deleteTokens,
   storageUsedBy,
   storedBytes,
   writeCharges,
 } from './application-storage.ts';
 import { notExpired } from './applications.ts';
-import { listTokens } from './lists/tokens.ts';
+import { findSeqs, listTokens } from './lists/tokens.ts';
 import type { Reserve } from './records.ts';
 import type {
   Change,
@@ -91,8 +93,7 @@ const recordById = lookupOf<TokenRow>(columns, (table) => clause`${table('tokens
 
 export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
   /** Deferred to the end of the transaction, where all charges of one application are added up. */
-  const charge = ({ tenant_id: tenant, created_by: application }: SizedRow, tokens: number, bytes: number) =>
-    db.defer(writeCharges, { tenant, application, kind: 'tokens', tokens, bytes });
+  const charge = (...charged: Parameters<typeof chargeOf>) => db.defer(writeCharges, chargeOf(...charged));
 
   return {
     storageUsed: (tenant, application) => storageUsedBy(db, tenant, application),
@@ -139,10 +140,10 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
     },
 
     locate: (tenant, ids) => locate(db, tenant, ids),
-
     count: (tenant, scan) => countTokens(db, tenant, scan),
-
     list: async (tenant, query) => listTokens(db, tenant, await dataKey(tenant), query),
+    find: (tenant, query) => findSeqs(db, tenant, query),
+    deleteAll: (tenant, seqs, mayDelete) => deleteAllowed(db, tenant, seqs, mayDelete),
 
     update: async (tenant, id, change, revise, quota, reserve) => {
       const key = await dataKey(tenant);

@@ -32,7 +32,7 @@ const table: Record<string, [traits: string, endpoints: string]> = {
   'token:create':       ['browser scoped',          'createToken createTokens'],
   'token:read':         ['browser scoped read',     'getToken listTokens'],
   'token:update':       ['browser scoped',          'replaceToken updateToken'],
-  'token:delete':       ['browser scoped',          'deleteToken'],
+  'token:delete':       ['browser scoped',          'deleteToken deleteTokens'],
   'token:use':          ['session scoped destination', 'listUsableDestinations proxyDelete proxyGet proxyPatch proxyPost proxyPut'],
   'token:search':       ['session scoped',          'searchTokens'],
   'destination:create': ['management',              'createDestination'],

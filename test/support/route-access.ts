@@ -175,6 +175,7 @@ export function routeCaller(call: Call, token: object = { data: 'x' }) {
   const queries: Record<string, string> = {
     whoHasAccess: '?container=/',
     endSessions: '?subject=user:42',
+    deleteTokens: '?container=/customers/42/',
     diffAccess: '?from=2026-01-01T00:00:00Z',
     allowUse: `?application=${crypto.randomUUID()}`,
   };

@@ -316,6 +316,18 @@ export const worstRequests: Record<string, (world: World) => Requests> = {
   deleteToken: async ({ owner: key, token }) => [
     { what: 'of 1 MiB', path: `/tokens/${await token({ data: 'x'.repeat(mebibyte - 100) })}`, key },
   ],
+  deleteTokens: async ({ owner, session, token }) => {
+    for (let at = 0; at < 8; at++) await token({ container: '/gone/', data: 'x'.repeat(mebibyte - 100) });
+    return [
+      { what: '8 MiB', path: '/tokens?container=/gone/', key: owner },
+      {
+        what: '50 rules and 50 of the ceiling',
+        path: '/tokens?container=/h/',
+        key: session,
+        expected: [403],
+      },
+    ];
+  },
   searchTokens: ({ revealer, session }) => [
     { what: 'a value that many tokens have', path: '/tokens/search', key: revealer, body: common },
     { what: '50 rules and 50 of the ceiling', path: '/tokens/search', key: session, body: common },

@@ -3,6 +3,7 @@ import { type Call, type Option, option, type RemoteCommand } from '../command.t
 import { UsageError } from '../errors.ts';
 import {
   confirm,
+  confirmByName,
   expiryOption,
   fileOption,
   formatPairs,
@@ -11,7 +12,8 @@ import {
   wholeNumberOf,
   yesOption,
 } from '../terminal/options.ts';
-import { fields, limitOption, printList } from '../terminal/print.ts';
+import { fields, limitOption, printList, showProgress } from '../terminal/print.ts';
+import { stoppable } from '../terminal/signals.ts';
 import { importCommand } from './import-tokens.ts';
 
 const metadataOption = option(
@@ -128,10 +130,12 @@ export const commands: readonly RemoteCommand[] = [
   },
   importCommand,
   {
-    usage: 'tokens delete <ID>',
-    options: [yesOption],
-    summary: 'Delete a token and its data.',
-    examples: ['sallyport tokens delete card-42'],
+    usage: 'tokens delete [ID]',
+    options: [option('container PATH', 'Delete the tokens in this container and below it.'), yesOption],
+    summary: 'Delete a token and its data, or the tokens below a container.',
+    details:
+      'With --container, deletes the tokens that your key may delete. If it is interrupted, run it again to delete the rest.',
+    examples: ['sallyport tokens delete card-42', 'sallyport tokens delete --container /customers/42/'],
     call: remove,
   },
 ];
@@ -201,10 +205,42 @@ async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>
 }
 
 async function remove(call: Call): Promise<number> {
-  const id = call.args[0] as string;
+  const [id] = call.args;
+  const container = call.options.value('container');
+  if (container !== undefined && id === undefined) return removeBelow(call, container);
+  if (id === undefined || container !== undefined) throw new UsageError('pass either ID or --container');
   await confirm(call, `Delete token ${id} and its data?`);
   await call.service.tokens.delete(id);
   return call.printResult({ deleted: id }, `deleted ${id}`);
+}
+
+async function removeBelow(call: Call, container: string): Promise<number> {
+  const { service, terminal } = call;
+  const warning = `Delete all tokens in ${container} and below that your key may delete, with their data?`;
+  await confirmByName(call, warning, container);
+  const progress = showProgress(terminal, { lines: true });
+  let deleted = 0;
+  try {
+    const interrupted = await stoppable(
+      async (stop) => {
+        const onProgress = (count: number) => {
+          deleted = count;
+          progress.update(`${deleted} tokens deleted`);
+          stop.throwIfAborted();
+        };
+        await service.tokens.deleteMany({ container }, { onProgress });
+      },
+      () => terminal.writeError('sallyport: warning: interrupted; waiting for the request in progress\n'),
+    );
+    progress.clear();
+    const result = { container, deleted, interrupted: interrupted !== undefined };
+    return call.printResult(result, `deleted ${deleted} tokens`, interrupted?.exitCode);
+  } catch (error) {
+    progress.clear();
+    if (deleted > 0)
+      terminal.writeError(`sallyport: warning: ${deleted} tokens were deleted before the error\n`);
+    throw error;
+  }
 }
 
 function show({ printResult }: Call, token: Token): number {

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { disclosuresOf } from '../../audit/trail.ts';
-import { DateTime, Id, optional } from '../../domain/common-fields.ts';
+import { Count, DateTime, Id, optional, Text } from '../../domain/common-fields.ts';
 import { orNotFound } from '../../domain/error.ts';
 import { ruleOf } from '../../domain/explain.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { decideUnder } from '../../domain/policy.ts';
-import { changeBy, permit } from '../../domain/principal.ts';
+import { changeBy, type Principal, permit } from '../../domain/principal.ts';
 import { tokenVersion } from '../../domain/row-version.ts';
 import { Container, canonicalContainer, stricter } from '../../domain/rule.ts';
 import { SearchEquals } from '../../domain/search.ts';
@@ -19,9 +19,17 @@ import {
   Token as TokenView,
 } from '../../domain/token.ts';
 import { inBoth, visible, within } from '../../domain/visible-scopes.ts';
-import type { DecidedBy, ListedToken, LockedToken, StoreTransaction } from '../../store/store.ts';
+import type { DecidedBy, ListedToken, LockedToken, StoreTransaction, TokenSeqs } from '../../store/store.ts';
 import { etag } from '../pipeline/etag.ts';
-import { Cursor, listQuery, oneOrMore, pageOf, paginate, paginationOf } from '../pipeline/pagination.ts';
+import {
+  Cursor,
+  cursorOf,
+  listQuery,
+  oneOrMore,
+  pageOf,
+  paginate,
+  paginationOf,
+} from '../pipeline/pagination.ts';
 import {
   type Call,
   type ChangeReply,
@@ -273,3 +281,71 @@ export const deleteToken = changeEndpoint({
     return { status: 204, entity: { kind: 'token', id }, resource: { id, container } };
   },
 });
+
+/** Maximum tokens that one request deletes. */
+const maxDeleted = 1000;
+
+export const deleteTokens = changeEndpoint({
+  name: 'deleteTokens',
+  tag,
+  summary: 'Delete the tokens below a container',
+  description:
+    'Deletes the tokens in a container and below it, newest first, if your key may delete them. Other tokens stay. A request deletes at most 1,000 tokens with 8 MiB. If the response has `next`, repeat the request with it as `start`. Neither number nor `next` says whether other tokens exist.',
+  query: z.strictObject({
+    container: Container.refine(
+      (container) => canonicalContainer(container) !== '/',
+      'must not be the root: delete its containers one by one',
+    ).meta({
+      description: 'Delete the tokens in this container and below it.',
+      examples: ['/customers/42/'],
+    }),
+    start: Cursor.optional(),
+  }),
+  replies: {
+    200: reply(
+      'How many tokens were deleted.',
+      z
+        .object({
+          deleted: Count.describe('The number of tokens that this request has deleted.'),
+          next: Text.optional().describe('To send as `start`, to delete further tokens. Absent at the end.'),
+        })
+        .meta({ id: 'DeletedTokens' }),
+      { deleted: 1000, next: 'AZfzwloefECdKz-OahtMXQ' },
+    ),
+  },
+  isAlone: true,
+  find: async ({ principal, query }, { store, usage }) => {
+    const container = canonicalContainer(query.container);
+    const deletable = within(visible(principal, 'token:delete'), container);
+    for (const scope of deletable.scopes) usage.record(principal, 'token:delete', scope.container?.value);
+    const decide = deletionIn(principal, container);
+    const window = { size: maxDeleted, before: query.start };
+    return store.tokens.find(principal.tenantId, { visible: deletable, decide, filter: {}, ...window });
+  },
+  handle: async ({ principal, query, prepared }, { store }) => {
+    const container = canonicalContainer(query.container);
+    const found = prepared as TokenSeqs;
+    const decide = deletionIn(principal, container);
+    const mayDelete = (token: DecidedBy) => decide(token) !== undefined;
+    const { deleted, next = found.next } = await store.tokens.deleteAll(
+      principal.tenantId,
+      found.seqs,
+      mayDelete,
+    );
+    return {
+      status: 200,
+      body: { deleted: deleted.length, ...(next !== undefined && { next: cursorOf(next) }) },
+      entity: { kind: 'container', id: container },
+      ...(deleted.length > 0 && { resource: deleted }),
+    };
+  },
+});
+
+/** Decides about a token as its deletion by id does. Undefined for tokens outside of the container, too. */
+function deletionIn({ policy, ceiling }: Principal, container: string) {
+  return (token: DecidedBy) => {
+    if (!canonicalContainer(token.container).startsWith(container)) return undefined;
+    const verdict = decideUnder(policy, ceiling, 'token:delete', token);
+    return verdict.allowed ? verdict : undefined;
+  };
+}

@@ -132,7 +132,7 @@ export function paginationOf(
   };
 }
 
-function cursorOf(id: string): string {
+export function cursorOf(id: string): string {
   return Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
 }
 

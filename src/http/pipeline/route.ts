@@ -267,6 +267,8 @@ interface ChangeDeclaration<P = unknown, Q = unknown, B = unknown> extends Keyed
    * replay, so it must not throw because of the input.
    */
   readonly prepare?: (call: Call<P, Q, B>, context: HandlerContext) => Steps<unknown>;
+  /** Computes `call.prepared` before the transaction from what is stored, which can change until then. */
+  readonly find?: (call: Call<P, Q, B>, context: HandlerContext) => Promise<unknown>;
   /** Runs in a transaction, so it may await only the store. */
   readonly handle: (call: Call<P, Q, B>, context: HandlerContext<StoreTransaction>) => Promise<ChangeReply>;
 }

@@ -11,7 +11,15 @@ import type { Allowed } from '../../domain/policy.ts';
 import type { Transform } from '../../domain/rule.ts';
 import { nextTurn } from '../../domain/steps.ts';
 import { notExpired } from '../applications.ts';
-import type { DecidedBy, ListedToken, ListPage, Reserve, TokenFilter, TokenQuery } from '../store.ts';
+import type {
+  DecidedBy,
+  ListedToken,
+  ListPage,
+  Reserve,
+  TokenFilter,
+  TokenQuery,
+  TokenSeqs,
+} from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
 import { columns, decryptPart, type Part, type TokenRow, viewOf, withContents } from '../token-row.ts';
 import { hasTerm, searchVersions, type Term, termsOf } from '../token-search.ts';
@@ -72,6 +80,15 @@ async function find(
     // If a rotation began during the search, some tokens may have been indexed with its key before they were read.
     if ((await searchVersions(db, tenant)).at(-1) === versions.at(-1)) return found;
   }
+}
+
+/** Returns tokens with at most 8 MiB in the database, and at least one if there is any. */
+export async function findSeqs(db: Database, tenant: string, query: TokenQuery): Promise<TokenSeqs> {
+  const { rows: found, next } = await findTokens(db, tenant, query);
+  const bytesOf = ({ data, masked, rest }: Candidate) =>
+    fixedBytes + Number(data) + Number(masked) + Number(rest);
+  const [{ rows } = { rows: [] }] = batchesOf(found, bytesOf, maxPageBytes);
+  return { seqs: rows.map(({ seq }) => seq), next: rows.length < found.length ? rows.at(-1)?.seq : next };
 }
 
 export async function findTokens(
