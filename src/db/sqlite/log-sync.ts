@@ -85,10 +85,9 @@ export function syncLog(
     began = startedAt;
     const timer = setTimeout(() => end(path, new Error('a sync does not end')), hung);
     timer.unref();
-    await watch(() => sync(file)).finally(() => {
-      began = undefined;
-      clearTimeout(timer);
-    });
+    await watch(() => sync(file));
+    began = undefined;
+    clearTimeout(timer);
     synced = covered;
     const endedAt = performance.now();
     const wait = Math.floor((endedAt - startedAt) * waitingPart);
