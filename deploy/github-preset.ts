@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 const version = '23.0.2';
 
-/** What the preset has: operation ids by group. */
+/** The operations of the preset by group, as ids. */
 const operations = {
   issues: ['list-for-repo', 'get', 'create', 'update', 'list-comments', 'create-comment'].map(
     (each) => `issues/${each}`,

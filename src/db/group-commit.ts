@@ -12,8 +12,8 @@ import type { Lookup, Value } from './statement.ts';
 
 export interface Driver extends BatchLimits {
   /**
-   * Runs work in one transaction. Durable when it resolves, or when `durable` does; rolled back if work throws. With `perTenant`, `tenant` is
-   * that of the changes: `nilTenant` if they have none.
+   * Runs work in one transaction. Durable when it resolves, or when `durable` does; rolled back if work throws. With
+   * `perTenant`, `tenant` is that of the changes: `nilTenant` if they have none.
    */
   readonly transaction: <T>(work: (tx: Queries) => Awaitable<T>, tenant: string) => Promise<T>;
   /** Resolves when every commit and read before the call is on disk. Callers get their results afterwards. */

@@ -76,7 +76,7 @@ export class Clause {
   }
 }
 
-/** What can stand in SQL. Undefined is null; false is no SQL. */
+/** A value or a piece of SQL. Undefined is null; false is no SQL. */
 export type Piece = Value | undefined | Param | Clause | false;
 
 /** SQL of this program, such as the name of a column. Never a value of a caller. */

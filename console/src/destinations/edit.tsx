@@ -44,7 +44,7 @@ interface Draft {
   readonly ca: string;
   /** A destination is read without its private key. If the certificate is unchanged, the stored key remains. */
   readonly client_certificate: string;
-  /** Fields that the editor does not show. They remain as they are. */
+  /** Fields that the editor does not show. They are sent unchanged. */
   readonly others: Partial<Pick<Destination, 'max_in_flight' | 'ignored_headers'>>;
 }
 

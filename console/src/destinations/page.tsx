@@ -188,7 +188,7 @@ function useGrants(id: string) {
   return { grants, complete, error };
 }
 
-/** Who can no longer use the destination after it was deleted. */
+/** The applications that a deletion of the destination affects. */
 function Losers({ id }: { id: string }) {
   const { grants, complete, error } = useGrants(id);
   const names = new Map(grants.map(({ application }) => [application.id, application.name]));

@@ -19,7 +19,7 @@ export interface RequestDraft {
   readonly reply: string;
   /** Whether the reply has the whole body, which is the empty JSON pointer. */
   readonly wholeBody: boolean;
-  /** Fields that the editor does not show. They remain as they are. */
+  /** Fields that the editor does not show. They are sent unchanged. */
   readonly others: Partial<Listed>;
 }
 type PlaceholderDraft = Readonly<Record<'at' | 'from' | 'prefix', string>>;

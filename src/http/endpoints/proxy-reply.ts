@@ -14,6 +14,7 @@ import { afterSending, destinationHeader, finish, type Sending } from './proxy-u
 const maxBody = 1_048_576;
 /** Bytes of memory per byte of a reply: what arrived, its text, its value, and the response. */
 const replyCost = 4;
+
 export async function sendUse(sending: Sending): Promise<Reply> {
   const { call, use, lease } = sending;
   const { destination, listed, filled, secrets } = use;

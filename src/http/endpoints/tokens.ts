@@ -290,7 +290,7 @@ export const deleteTokens = changeEndpoint({
   tag,
   summary: 'Delete the tokens below a container',
   description:
-    'Deletes the tokens in a container and below it, newest first, if your key may delete them. Other tokens stay. A request deletes at most 1,000 tokens with 8 MiB. If the response has `next`, repeat the request with it as `start`. Neither number nor `next` says whether other tokens exist.',
+    'Deletes the tokens in a container and below it, newest first, if your key may delete them. Other tokens stay. A request deletes at most 1,000 tokens with 8 MiB. If the response has `next`, repeat the request with it as `start`. The number does not say whether other tokens exist.',
   query: z.strictObject({
     container: Container.refine(
       (container) => canonicalContainer(container) !== '/',
