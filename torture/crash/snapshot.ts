@@ -16,11 +16,35 @@ export function openSnapshots(databaseUrl: string): Snapshots {
     : onPostgres(databaseUrl);
 }
 
-/** Uses `data_version`, which changes with every commit of another connection. */
+const bytesAsText = (_key: string, value: unknown) =>
+  value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value;
+
+/**
+ * Reads all rows only if `data_version` changed. That alone says too much: it also changes when a checkpoint begins the log
+ * anew.
+ */
 function onSqlite(path: string): Snapshots {
   const db = new Sqlite(path, { readonly: true });
+  let version: unknown;
+  let digest = '';
+  const digestRows = db.transaction(() => {
+    const hash = new Bun.CryptoHasher('sha256');
+    const names = db.query("select name from sqlite_master where type = 'table' order by name").values();
+    for (const [name] of names) {
+      hash.update(`${name}\n`);
+      const rows = db.prepare(`select * from "${name}"`);
+      for (const row of rows.values()) hash.update(`${JSON.stringify(row, bytesAsText)}\n`);
+      rows.finalize();
+    }
+    return hash.digest('hex');
+  });
   return {
-    take: async () => String(db.query('pragma data_version').values()),
+    take: async () => {
+      const now = db.query('pragma data_version').values().flat()[0];
+      if (now !== version) digest = digestRows();
+      version = now;
+      return digest;
+    },
     entriesOf: (id) => successesOf(`sqlite:${path}`, id),
     close: async () => db.close(),
   };
