@@ -51,6 +51,15 @@ interface Props {
 
 export function ApplicationPicker({ label, hideLabel, value, onChange, clearable, ...rest }: Props) {
   const [text, setText] = useState('');
+  const input = useRef<HTMLInputElement>(null);
+  const typed = useRef(false);
+  // A value that arrives while somebody types does not replace the typed text.
+  const showText = (next: string) => {
+    const field = input.current;
+    if (typed.current && field === document.activeElement && next !== field?.value) return;
+    typed.current = next !== '' && next !== value?.name;
+    setText(next);
+  };
   const search = text === value?.name ? '' : text;
   const { found, searching, error } = useApplicationSearch(search);
   const missing = value !== undefined && search === '' && !found.some(({ id }) => id === value.id);
@@ -67,9 +76,13 @@ export function ApplicationPicker({ label, hideLabel, value, onChange, clearable
       filter={({ options }) => options}
       nothingFoundMessage={searching ? 'Searching…' : none}
       value={value?.id ?? null}
-      onChange={(id) => onChange(listed.find((each) => each.id === id))}
+      ref={input}
+      onChange={(id) => {
+        typed.current = false;
+        onChange(listed.find((each) => each.id === id));
+      }}
       searchValue={text}
-      onSearchChange={setText}
+      onSearchChange={showText}
       clearButtonProps={{ 'aria-label': `Clear ${label.toLowerCase()}`, 'aria-hidden': false, tabIndex: 0 }}
     />
   );
