@@ -52,12 +52,12 @@ interface Props {
 export function ApplicationPicker({ label, hideLabel, value, onChange, clearable, ...rest }: Props) {
   const [text, setText] = useState('');
   const input = useRef<HTMLInputElement>(null);
-  const typed = useRef(false);
-  // A value that arrives while somebody types does not replace the typed text.
+  const chosen = useRef(false);
+  // A value that arrives while somebody is in the field waits until they leave it.
   const showText = (next: string) => {
     const field = input.current;
-    if (typed.current && field === document.activeElement && next !== field?.value) return;
-    typed.current = next !== '' && next !== value?.name;
+    if (next === field?.value) chosen.current = false;
+    else if (field === document.activeElement && !chosen.current) return;
     setText(next);
   };
   const search = text === value?.name ? '' : text;
@@ -78,7 +78,7 @@ export function ApplicationPicker({ label, hideLabel, value, onChange, clearable
       value={value?.id ?? null}
       ref={input}
       onChange={(id) => {
-        typed.current = false;
+        chosen.current = true;
         onChange(listed.find((each) => each.id === id));
       }}
       searchValue={text}
