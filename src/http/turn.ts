@@ -36,13 +36,23 @@ import {
 import { arrivesWithOthers, sharedTurn } from './pipeline/shared-turn.ts';
 import { runChange } from './run-change.ts';
 
-export async function handleRequest(
+export function handleRequest(
   route: Route,
   request: RoutedRequest,
   info: RequestInfo,
   app: HandlerContext,
 ): Promise<Response> {
-  if (route.kind !== 'open') return handleKeyed(new Turn(route, request, info, app));
+  return route.kind === 'open'
+    ? handleOpen(route, request, info, app)
+    : handleKeyed(new Turn(route, request, info, app));
+}
+
+async function handleOpen(
+  route: Extract<Route, { kind: 'open' }>,
+  request: RoutedRequest,
+  info: RequestInfo,
+  app: HandlerContext,
+): Promise<Response> {
   try {
     return await inOwnTurn(responseTo(route, await route.handle(app, request, info), undefined, info, app));
   } catch (error) {
@@ -104,7 +114,7 @@ class Turn implements Applicant {
     const { app, request, requestInfo, route } = this;
     app.limits.takeAddress(requestInfo);
     this.key = presentedKey(request.headers, route);
-    app.limits.take(requestInfo, { limit: 'key', client: this.key.digest.toHex() });
+    app.limits.takeRequest(requestInfo, 'key', () => this.key.digest.toHex());
     this.#isDurable = route.kind !== 'change';
   }
 

@@ -140,12 +140,23 @@ export class Limits {
     if (kind && decision?.granted === false) throw this.#refusal(kind, decision.wait);
   }
 
+  /** Takes a unit of a limit that counts every request. The client is found out only if it can be near its limit. */
+  takeRequest(requestInfo: RequestInfo, limit: 'address' | 'key', clientOf: () => string): void {
+    const kind = this.#kinds.get(limit);
+    if (!kind || kind.buckets.takeTogether(this.#now())) return;
+    const client = clientOf();
+    // Callers over a Unix socket have no address, and are not limited together.
+    if (client !== '') this.take(requestInfo, { limit, client });
+  }
+
   /** Takes a unit of the address, and one of each other limit by address. */
   takeAddress(requestInfo: RequestInfo, ...others: readonly ('revocations' | 'exchanges')[]): void {
+    if (others.length === 0) {
+      this.takeRequest(requestInfo, 'address', () => addressOf(requestInfo));
+      return;
+    }
     const limits = (['address', ...others] as const).filter((limit) => this.#kinds.has(limit));
-    if (limits.length === 0) return; // The address is not even read.
     const client = addressOf(requestInfo);
-    // Callers over a Unix socket have no address, and are not limited together.
     const counted = limits.filter((limit) => limit !== 'address' || client !== '');
     this.take(requestInfo, ...counted.map((limit) => ({ limit, client })));
   }
@@ -245,17 +256,40 @@ const sharedBuckets = 1024;
  * One bucket per client, stored as the time at which it will be full again. Times are multiplied by `rate` so that they
  * are integers: taking a unit adds `per`. Only full buckets are dropped: otherwise, many clients together would reset
  * the limit of another one. At the limit, new clients share buckets.
+ *
+ * One more bucket counts the units of all clients, and no client can lack more than it does. With `takeTogether`, clients
+ * are told apart only after it lacks an eighth. The bucket of each then begins with what all of them lacked.
  */
 export class Buckets {
   readonly #rate: Rate;
   readonly #start: number;
   readonly #fullAt = new Map<string, number>();
+  #allFullAt = 0;
+  /** Undefined while clients are not told apart. */
+  #firstFullAt: number | undefined = 0;
   /** Goes around all buckets, to find the full ones. */
   #next = this.#fullAt.entries();
 
   constructor(rate: Rate, start: number) {
     this.#rate = rate;
     this.#start = start;
+  }
+
+  /** Takes a unit of a client that need not be known. If it must be, returns false and takes none. */
+  takeTogether(at: number): boolean {
+    const { rate, per, burst } = this.#rate;
+    const now = (at - this.#start) * rate;
+    const fullAt = Math.max(this.#allFullAt, now) + per;
+    const few = 8 * (fullAt - now) <= burst * per;
+    if (few) {
+      this.#allFullAt = fullAt;
+      this.#firstFullAt = undefined;
+    } else if (this.#firstFullAt === undefined) {
+      this.#fullAt.clear();
+      this.#next = this.#fullAt.entries();
+      this.#firstFullAt = this.#allFullAt;
+    }
+    return few;
   }
 
   /** Whether the client may take `units`. Takes none. */
@@ -271,13 +305,19 @@ export class Buckets {
    */
   spend(client: string, at: number, units = 1): void {
     if (units < 0 && !this.#fullAt.has(client)) return;
-    const [name, fullAt] = this.#find(client, (at - this.#start) * this.#rate.rate);
-    this.#fullAt.set(name, fullAt + units * this.#rate.per);
+    const { rate, per, burst } = this.#rate;
+    const now = (at - this.#start) * rate;
+    // All of them never count as lacking more than one client can.
+    this.#allFullAt = Math.min(Math.max(this.#allFullAt, now) + units * per, now + burst * per);
+    if (this.#firstFullAt === undefined) return;
+    const [name, fullAt] = this.#find(client, now);
+    this.#fullAt.set(name, fullAt + units * per);
   }
 
   /** The name of the client's bucket and when it will be full, `now` at the earliest. */
   #find(client: string, now: number): readonly [string, number] {
-    const own = this.#fullAt.get(client);
+    const first = Math.max(this.#firstFullAt ?? this.#allFullAt, now);
+    const own = this.#firstFullAt === undefined ? first : this.#fullAt.get(client);
     if (own !== undefined) return [client, Math.max(own, now)];
     // Faster than buckets are added, so that full ones are found before the limit is reached.
     for (let step = 0; step < 4 && this.#fullAt.size >= maxBuckets / 2; step++) {
@@ -285,8 +325,8 @@ export class Buckets {
       if (done) this.#next = this.#fullAt.entries();
       else if (value[1] <= now) this.#fullAt.delete(value[0]);
     }
-    if (this.#fullAt.size < maxBuckets) return [client, now];
+    if (this.#fullAt.size < maxBuckets) return [client, first];
     const shared = `shared ${BigInt(Bun.hash(client)) % BigInt(sharedBuckets)}`;
-    return [shared, Math.max(this.#fullAt.get(shared) ?? 0, now)];
+    return [shared, Math.max(this.#fullAt.get(shared) ?? first, now)];
   }
 }

@@ -91,4 +91,51 @@ describe('a token bucket', () => {
       Array.from({ length: 9 }, () => take(buckets, client, start)).filter((one) => one.granted).length;
     expect([granted('a'), granted('b')]).toEqual([2, 5]);
   });
+
+  /** Random traffic of a few clients: quiet times, bursts of one client, and floods of all of them. */
+  function traffic(clients: number, steps: number): { client: string; at: number }[] {
+    let state = 7;
+    const random = (below: number) => {
+      state = (state * 48_271) % 2_147_483_647;
+      return state % below;
+    };
+    let [at, pace, favourite] = [start, 0, 0];
+    return Array.from({ length: steps }, () => {
+      if (random(200) === 0) [pace, favourite] = [[0, 1, 4, 40][random(4)] as number, random(clients)];
+      at += random(10) === 0 ? pace : 0;
+      return { client: `client ${random(4) === 0 ? random(clients) : favourite}`, at };
+    });
+  }
+  const rate = { rate: 500, per: 1000, burst: 80 };
+  const takeRequest = (buckets: Buckets, client: string, at: number): boolean =>
+    buckets.takeTogether(at) || take(buckets, client, at).granted;
+
+  test('with clients counted together, grants no client more than it has, and one client exactly as much', () => {
+    for (const clients of [1, 2, 5]) {
+      const [tested, exact] = [new Buckets(rate, start), new Buckets(rate, start)];
+      let refused = 0;
+      let together = 0;
+      for (const { client, at } of traffic(clients, 40_000)) {
+        const isTogether = tested.takeTogether(at);
+        const granted = isTogether || take(tested, client, at).granted;
+        const allowed = exact.decide(client, at).granted;
+        if (granted) expect(allowed).toBe(true);
+        if (clients === 1) expect(granted).toBe(allowed);
+        if (granted) exact.spend(client, at);
+        if (isTogether) together++;
+        if (!granted) refused++;
+      }
+      // Otherwise the traffic would prove nothing.
+      expect([together > 1000, refused > 1000]).toEqual([true, true]);
+    }
+  });
+
+  test('clients that are counted together cost another client at most an eighth of its burst', () => {
+    const buckets = new Buckets(rate, start);
+    for (let i = 0; i < 200; i++) takeRequest(buckets, `noisy ${i}`, start);
+    const granted = Array.from({ length: 80 }, () => takeRequest(buckets, 'quiet', start));
+    expect(granted.filter(Boolean)).toHaveLength(70);
+    const all = Array.from({ length: 80 }, () => takeRequest(buckets, 'quiet', start + 60_000));
+    expect(all.filter(Boolean)).toHaveLength(80);
+  });
 });
