@@ -9,7 +9,13 @@ import { inOwnTurn, observeRequest } from './pipeline/finish-request.ts';
 import { problemResponse } from './pipeline/problem.ts';
 import { isChunked, type RoutedRequest } from './pipeline/read-input.ts';
 import { type Connections, noConnections, RequestInfo } from './pipeline/request-info.ts';
-import { closeIfStopping, corsHeaders, preflightResponse, withDeprecation } from './pipeline/response.ts';
+import {
+  closeIfStopping,
+  corsHeaders,
+  plainHeaders,
+  preflightResponse,
+  withDeprecation,
+} from './pipeline/response.ts';
 import { type HandlerContext, type Route, takesBody } from './pipeline/route.ts';
 import { handleRequest } from './turn.ts';
 
@@ -274,14 +280,11 @@ export function listenForScrapes(host: string, port: number, observed: Observed)
       '/metrics': {
         GET: () =>
           new Response(observed.text(), {
-            headers: {
-              'Content-Type': 'text/plain; version=0.0.4; charset=utf-8',
-              'Cache-Control': 'no-store',
-            },
+            headers: { ...plainHeaders, 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' },
           }),
       },
     },
-    fetch: () => new Response('GET /metrics\n', { status: 404 }),
+    fetch: () => new Response('GET /metrics\n', { status: 404, headers: plainHeaders }),
   });
   return { port: server.port as number, close: () => server.stop(true) };
 }
@@ -300,7 +303,7 @@ export function listenWhileStarting(
       hostname: host,
       port,
       development: false,
-      routes: { '/livez': Response.json({ status: 'ok' }) },
+      routes: { '/livez': Response.json({ status: 'ok' }, { headers: plainHeaders }) },
       fetch: (request) => {
         const starting = fail('unavailable', { detail: 'The service is starting.', expected: true });
         return inOwnTurn(problemResponse(starting, new RequestInfo(request, noConnections), log));

@@ -17,6 +17,7 @@ export function expectResponseInvariants(method: string, { status, headers, body
   expect(headers.get('svc-request-id')).toMatch(/^[A-Za-z0-9._:-]{1,128}$/);
   expect(headers.get('cache-control')).toBe('no-store');
   expect(headers.get('x-content-type-options')).toBe('nosniff');
+  expect(headers.get('content-security-policy')).toContain("default-src 'none'; ");
   expect(headers.get('access-control-allow-origin')).toBe('*');
   expect(headers.get('access-control-allow-credentials')).toBeNull();
   if (status === 204) expect(body).toBe('');

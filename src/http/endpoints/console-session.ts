@@ -79,13 +79,23 @@ export const beginSignIn = openEndpoint({
   tag: 'Reference',
   summary: 'Send the browser to a provider',
   replies: { 303: { description: 'Redirects to the provider, or back to the console.' } },
-  failures: ['validation_failed', 'origin_refused', 'too_many_requests'],
-  handle: async ({ signIn, limits }, request, requestInfo) => {
+  failures: [
+    'validation_failed',
+    'origin_refused',
+    'tenant_moved',
+    'too_many_requests',
+    'unavailable',
+    'disk_full',
+  ],
+  handle: async (context, request, requestInfo) => {
+    const { signIn, limits } = context;
     limits.takeAddress(requestInfo, 'exchanges');
     const query = Object.fromEntries(new URLSearchParams(queryOf(request)));
     const { provider, tenant } = validate(SignInQuery, query, 'query');
     try {
       const { url, cookie } = await signIn.begin(Number(provider), tenant);
+      // Here, because a browser does not send the session's cookie when the provider sends it back.
+      await endOwnSession(context, request, requestInfo);
       // Lax, because the provider sends the browser back from another site.
       const kept = `${signInCookie}=${cookie}; ${attributes}; SameSite=Lax; Max-Age=600`;
       return { status: 303, headers: { Location: url.href, 'Set-Cookie': kept } };
@@ -216,16 +226,19 @@ export const signOut = openEndpoint({
   failures: ['origin_refused', 'tenant_moved', 'too_many_requests', 'unavailable', 'disk_full'],
   handle: async (context, request, requestInfo) => {
     context.limits.takeAddress(requestInfo);
-    const principal = await signedIn(request, context);
-    if (principal) {
-      const { tenantId, applicationId, authority } = principal;
-      const session = { tenantId, applicationId, keyId: authority.keyId };
-      const by = { at: principal.now, actor: actorOf(principal), client: requestInfo };
-      await endSession(context, session, by);
-    }
+    await endOwnSession(context, request, requestInfo);
     return { status: 204, headers: { 'Set-Cookie': `${sessionCookie}=; ${attributes}; Max-Age=0` } };
   },
 });
+
+/** Ends the session of the cookie. */
+async function endOwnSession(context: HandlerContext, request: Request, client: RequestInfo): Promise<void> {
+  const principal = await signedIn(request, context);
+  if (!principal) return;
+  const { tenantId, applicationId, authority } = principal;
+  const session = { tenantId, applicationId, keyId: authority.keyId };
+  await endSession(context, session, { at: principal.now, actor: actorOf(principal), client });
+}
 
 type Session = Awaited<ReturnType<HandlerContext['store']['findPersonSessions']>>[number];
 

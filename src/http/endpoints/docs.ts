@@ -19,7 +19,11 @@ const policy = [
   "trusted-types 'none'",
 ].join('; ');
 
-const pageHeaders = { 'Content-Security-Policy': policy, 'Referrer-Policy': 'no-referrer' };
+const pageHeaders = {
+  'Content-Security-Policy': policy,
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Referrer-Policy': 'no-referrer',
+};
 
 const send = fileSender(async () => (await import('../../../docs/site/build.ts')).buildDocs(), pageHeaders);
 

@@ -62,6 +62,7 @@ function frameHeaders(frame: string, ancestors: readonly string[]): Record<strin
     // With these two, a page with Cross-Origin-Embedder-Policy can embed the frame.
     'Cross-Origin-Embedder-Policy': 'require-corp',
     'Cross-Origin-Resource-Policy': 'cross-origin',
+    'Cross-Origin-Opener-Policy': 'same-origin',
     'Origin-Agent-Cluster': '?1',
     'Referrer-Policy': 'no-referrer',
   };

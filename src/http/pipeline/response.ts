@@ -4,9 +4,15 @@ import type { RequestInfo } from './request-info.ts';
 import { smallBytes } from './request-memory.ts';
 import type { Deprecation, HandlerContext, Reply } from './route.ts';
 
-const commonHeaders = {
+/** For responses that are no pages. */
+export const plainHeaders = {
   'Cache-Control': 'no-store',
   'X-Content-Type-Options': 'nosniff',
+  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+};
+
+const commonHeaders = {
+  ...plainHeaders,
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Expose-Headers':
     'SVC-REQUEST-ID, X-Request-ID, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, ETag, DPoP-Nonce, WWW-Authenticate, SVC-SESSION-ID, SVC-SESSION-EXPIRES-AT, SVC-DESTINATION',

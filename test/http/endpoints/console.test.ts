@@ -36,6 +36,7 @@ describe('the console', () => {
     const { headers } = await get('/console');
     const policy = headers.get('content-security-policy') ?? '';
     expect(headers.get('referrer-policy')).toBe('no-referrer');
+    expect(headers.get('cross-origin-opener-policy')).toBe('same-origin');
     expect(policy).not.toContain('unsafe');
     expect(policy.split('; ')).toContainValues([
       "default-src 'none'",

@@ -46,6 +46,7 @@ describe('a frame', () => {
     ]);
     expect(response.headers.get('permissions-policy')).toContain('camera=()');
     expect(response.headers.get('referrer-policy')).toBe('no-referrer');
+    expect(response.headers.get('cross-origin-opener-policy')).toBe('same-origin');
     expect(response.headers.get('set-cookie')).toBeNull();
   });
 

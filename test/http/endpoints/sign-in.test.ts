@@ -113,16 +113,19 @@ describe('sign-in by name', async () => {
     );
   });
 
-  test('a session that the browser had before is not continued', async () => {
+  test('a session that the browser had before is not continued and ends', async () => {
     const attacker = (await fixture.signIn()).browser.session;
     const browser = new TestBrowser();
     browser.cookies.set('__Host-sallyport-session', attacker);
     await browser.signIn(server, provider, { ...admin, sub: 'bob' }, `provider=1&tenant=${fixture.tag}`);
     expect(browser.session).not.toBe(attacker);
+    const before = new TestBrowser();
+    before.cookies.set('__Host-sallyport-session', attacker);
+    expect((await before.send(server, '/console/api/applications/key')).status).toBe(401);
     const invented = new TestBrowser();
     invented.cookies.set(
       '__Host-sallyport-session',
-      attacker.replace(/.$/, (end) => (end === 'a' ? 'b' : 'a')),
+      browser.session.replace(/.$/, (end) => (end === 'a' ? 'b' : 'a')),
     );
     expect((await invented.send(server, '/console/api/applications/key')).status).toBe(401);
   });

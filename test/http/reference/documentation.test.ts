@@ -24,6 +24,7 @@ test('pages need no key, and load only files of the service', async () => {
   expect(policy).toStartWith("default-src 'none'; ");
   expect(policy).not.toMatch(/unsafe|https?:|\*/);
   expect(headers.get('referrer-policy')).toBe('no-referrer');
+  expect(headers.get('cross-origin-opener-policy')).toBe('same-origin');
   for (const html of pages.values()) expect(html).not.toMatch(/ style=| on[a-z]+="|<script>|<style>/);
 });
 
