@@ -1805,6 +1805,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Whether the newest or the oldest entries come first. Send it for every page. */
+        order?: 'newest' | 'oldest';
         /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
         /** Filter by type. */
@@ -1952,6 +1954,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Whether the newest or the oldest entries come first. Send it for every page. */
+        order?: 'newest' | 'oldest';
         /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
         /** Filter by the application that created the session. */
@@ -2036,6 +2040,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Whether the newest or the oldest entries come first. Send it for every page. */
+        order?: 'newest' | 'oldest';
         /** Return less of the data than your access allows: the masked value, or none. */
         transform?: 'mask' | 'redact';
         /** Filter by ids. Repeat the parameter or separate ids with commas. */
@@ -2132,6 +2138,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Whether the newest or the oldest entries come first. Send it for every page. */
+        order?: 'newest' | 'oldest';
         /** Filter by ids. Repeat the parameter or separate ids with commas. */
         id?: Array<string>;
         /** Filter by a part of the name. Ignores case. */
@@ -2197,6 +2205,8 @@ export interface Operations {
         size?: number;
         /** A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`. */
         start?: string;
+        /** Whether the newest or the oldest entries come first. Send it for every page. */
+        order?: 'newest' | 'oldest';
         /** Filter by a part of the name. Ignores case. */
         name?: string;
       };

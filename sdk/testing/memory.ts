@@ -7,6 +7,7 @@ import type { JsonText } from '../../src/domain/json-text.ts';
 import { type Digest, type Minted, newId } from '../../src/domain/key.ts';
 import type { SearchValues } from '../../src/domain/search.ts';
 import type { ApplicationRow } from '../../src/store/applications.ts';
+import { directionOf, inOrder } from '../../src/store/lists/page.ts';
 import type { Idempotency, ListPage, ListWindow, Tenant } from '../../src/store/store.ts';
 import type { TokenRow } from '../../src/store/token-row.ts';
 
@@ -205,16 +206,18 @@ export function idempotency(memory: Memory): Idempotency {
   };
 }
 
-/** One page of the rows, by descending id. */
+/** One page of the rows, by id. */
 export function page<R, T>(
   rows: readonly R[],
   idOf: (row: R) => string,
-  { size, page: number, before }: ListWindow,
+  { size, page: number, start, ...window }: ListWindow,
   toView: (row: R) => T,
 ): ListPage<T> {
-  const sorted = rows.toSorted((a, b) => (idOf(a) < idOf(b) ? 1 : -1));
+  const direction = directionOf(window);
   const from = number === undefined ? 0 : (number - 1) * size;
-  const rest = sorted.filter((row) => before === undefined || idOf(row) < before).slice(from);
+  const rest = inOrder(direction, rows, idOf)
+    .filter((row) => direction.precedes(start ?? direction.start, idOf(row)))
+    .slice(from);
   const last = rest[size - 1];
   const next = rest.length > size && last ? idOf(last) : undefined;
   const total = number === undefined ? undefined : rows.length;

@@ -22,22 +22,26 @@ export interface Change {
 }
 
 /**
- * Selects a page by its number, which also counts the rows, or by the id `before`: the page has rows with lower ids.
+ * Selects a page by its number, which also counts the rows, or by the id `start`: the page has rows that come after it.
  */
 export interface ListWindow {
   readonly size: number;
   readonly page?: number | undefined;
-  readonly before?: string | undefined;
+  readonly start?: string | undefined;
+  /** `newest` by default. */
+  readonly order?: ListOrder | undefined;
   readonly reserve?: Reserve | undefined;
 }
 
+/** Which rows come first. */
+export type ListOrder = 'newest' | 'oldest';
+
 /**
- * Newest first. A list examines a bounded number of rows. So a page may be shorter than its size, or empty, and still
- * have a `next`.
+ * A list examines a bounded number of rows. So a page may be shorter than its size, or empty, and still have a `next`.
  */
 export interface ListPage<T> {
   readonly rows: readonly T[];
-  /** The next page starts below this id; undefined on the last page. */
+  /** The next page starts after this id; undefined on the last page. */
   readonly next: string | undefined;
   /** Undefined without a page number, or if there are too many rows to count. */
   readonly total: number | undefined;

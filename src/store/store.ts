@@ -62,7 +62,7 @@ export interface Applications {
   /** Creates the application together with its first key. */
   create(tenant: string, application: NewApplication, key: Minted): Promise<Application>;
   get(tenant: string, id: string): Promise<Application | undefined>;
-  /** Newest first; the order of `ids` is ignored. */
+  /** The order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
   /**
    * Applications that expired after `since`, but were not removed by the sweep yet. No other method returns them.
@@ -246,7 +246,7 @@ export interface Sessions {
   count(tenant: string, application: string, counted: CountedSessions, max: number): Awaitable<number>;
   /** Exactly one of several concurrent calls with the same nonce returns `authorized`. */
   authorize(tenant: string, nonce: Digest, authorization: Authorization): Awaitable<Authorized>;
-  /** Sessions whose key is valid, newest first. */
+  /** Sessions whose key is valid. */
   list(tenant: string, filter: SessionFilter, window: ListWindow): Promise<ListPage<Session>>;
   /**
    * Ends a session. Its key and its nonce are invalid for every request sent after this resolves. Returns its

@@ -147,7 +147,7 @@ async function run(target: Target, seed: number, steps: number): Promise<string[
           ['DELETE', `/applications/${id}/quarantine`],
           ['GET', `/applications/${id}/keys`],
           ['POST', `/applications/${id}/regenerate`],
-          ['GET', '/applications?size=2&type=private'],
+          ['GET', '/applications?size=2&type=private&order=oldest'],
           ['GET', `/applications/${id}`],
         ]),
         random.of([admin, admin, anyKey()]),
@@ -214,7 +214,7 @@ async function run(target: Target, seed: number, steps: number): Promise<string[
       const query = random.of([
         '',
         '?size=3',
-        '?size=2&page=2',
+        '?size=2&page=2&order=oldest',
         '?container=/pci/',
         '?metadata[customer]=42',
         `?created_by=${application().id}`,

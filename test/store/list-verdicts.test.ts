@@ -4,6 +4,7 @@ import type { Db } from '../../src/db/db.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
+import { maxId } from '../../src/store/lists/page.ts';
 import type { DecidedBy, ListWindow, Store } from '../../src/store/store.ts';
 import { grants } from '../support/grants.ts';
 import { databases } from '../support/test-server.ts';
@@ -93,12 +94,12 @@ describe.each(databases)('verdicts of lists on %s', async (_, database) => {
 
   test.each([[true], [false]])('each token has its own verdict and data (ceiling: %p)', async (ceiling) => {
     const ids: string[] = [];
-    for (let before: string | undefined = 'ffffffff-ffff-ffff-ffff-ffffffffffff'; before !== undefined; ) {
-      const page = await list({ size: 7, before }, ceiling);
+    for (let start: string | undefined = maxId; start !== undefined; ) {
+      const page = await list({ size: 7, start }, ceiling);
       await expectOwnVerdicts(page, ceiling);
       expect(decisions.length).toBe(new Set(decisions).size);
       ids.push(...page.rows.map(({ token }) => token.id));
-      before = page.next;
+      start = page.next;
     }
     const seen = ceiling ? 4 : 5;
     expect(ids.length).toBe((count / containers.length) * seen);
@@ -121,7 +122,7 @@ describe.each(databases)('verdicts of lists on %s', async (_, database) => {
       await move(101, '/other/');
       await move(102, '/open/a/');
     };
-    const page = await list({ size: 3, before: 'ffffffff-ffff-ffff-ffff-ffffffffffff' });
+    const page = await list({ size: 3, start: maxId });
     expect(beforeRead).toBeUndefined();
     await expectOwnVerdicts(page);
     expect(page.rows.map(({ token, verdict }) => [token.id, verdict.transform])).toEqual([

@@ -1,7 +1,7 @@
 /** The work of a list request or a sweep does not depend on the number of applications or sessions. */
 import { describe, expect, test } from 'bun:test';
 import { newId } from '../../src/domain/key.ts';
-import type { ListPage, ListWindow, Store } from '../../src/store/store.ts';
+import type { ListOrder, ListPage, ListWindow, Store } from '../../src/store/store.ts';
 import { plansOf, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, runSql } from '../support/test-store.ts';
@@ -71,29 +71,35 @@ describe.each(databases)('on %s, one row of many', async (name, database) => {
     ],
   ];
 
-  test.each(lists)('%s: found page by page, with bounded work per page', async (_, wanted, list) => {
-    const found: string[] = [];
-    let pages = 0;
-    for (let window: ListWindow | undefined = { size: 100, page: 1 }; window; pages++) {
-      asked.take();
-      const page: ListPage<{ id: string }> = await list(window);
-      const statements = asked.take();
-      // With a page number, two for each 2,000 rows.
-      expect(statements.length).toBeLessThanOrEqual(window.page === undefined ? 3 : 14);
-      if (name === 'SQLite') {
-        const steps = plansOf(on.url, statements, on.clock.now());
-        expect(steps.filter((step) => /^SCAN (?!x\b)/.test(step))).toEqual([]);
-      } else {
-        expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(150_000);
+  const orders: ListOrder[] = ['newest', 'oldest'];
+  const inBothOrders = orders.flatMap((order) => lists.map((one) => [order, ...one] as const));
+
+  test.each(inBothOrders)(
+    '%s first, %s: found with bounded work per page',
+    async (order, _, wanted, list) => {
+      const found: string[] = [];
+      let pages = 0;
+      for (let window: ListWindow | undefined = { size: 100, page: 1, order }; window; pages++) {
+        asked.take();
+        const page: ListPage<{ id: string }> = await list(window);
+        const statements = asked.take();
+        // With a page number, two for each 2,000 rows.
+        expect(statements.length).toBeLessThanOrEqual(window.page === undefined ? 3 : 14);
+        if (name === 'SQLite') {
+          const steps = plansOf(on.url, statements, on.clock.now());
+          expect(steps.filter((step) => /^SCAN (?!x\b)/.test(step))).toEqual([]);
+        } else {
+          expect(await rowsVisited(on.url, statements, on.clock.now())).toBeLessThanOrEqual(150_000);
+        }
+        expect(page.total).toBeUndefined();
+        found.push(...page.rows.map(({ id }) => id));
+        window = page.next === undefined ? undefined : { size: 100, order, start: page.next };
       }
-      expect(page.total).toBeUndefined();
-      found.push(...page.rows.map(({ id }) => id));
-      window = page.next === undefined ? undefined : { size: 100, before: page.next };
-    }
-    expect(found).toEqual([wanted()]);
-    // The first page examines 10,000 rows to count them, the second 2,000, and the third the rest.
-    expect(pages).toBe(3);
-  });
+      expect(found).toEqual([wanted()]);
+      // The first page examines 10,000 rows to count them, the second 2,000, and the third the rest.
+      expect(pages).toBe(3);
+    },
+  );
 
   test('sessions are counted in stretches of 2,000, and pages across them are complete', async () => {
     const crowded = await on.tenant();
@@ -105,13 +111,20 @@ describe.each(databases)('on %s, one row of many', async (name, database) => {
       return `('${crowded}', '${[one, other][n % 2]?.id}', '${id}', ${key}, ${nonce}, '[]', '[]', ${now}, ${now + 1e9})`;
     });
     await add(sessionColumns, rows);
-    const wanted = ids.filter((_, n) => n % 2 === 0).reverse();
-    for (const page of [1, 10, 11, 23, 24]) {
-      const listed = await store.sessions.list(crowded, { application: one.id }, { size: 100, page });
-      const expected = wanted.slice((page - 1) * 100, page * 100);
-      expect(listed.rows.map(({ id }) => id)).toEqual(expected);
-      expect(listed).toMatchObject({ total: 2250, tooDeep: false });
-      expect(listed.next).toBe(page < 23 ? expected.at(-1) : undefined);
+    const oldest = ids.filter((_, n) => n % 2 === 0);
+    for (const order of orders) {
+      const wanted = order === 'oldest' ? oldest : oldest.toReversed();
+      for (const page of [1, 10, 11, 23, 24]) {
+        const listed = await store.sessions.list(
+          crowded,
+          { application: one.id },
+          { size: 100, page, order },
+        );
+        const expected = wanted.slice((page - 1) * 100, page * 100);
+        expect(listed.rows.map(({ id }) => id)).toEqual(expected);
+        expect(listed).toMatchObject({ total: 2250, tooDeep: false });
+        expect(listed.next).toBe(page < 23 ? expected.at(-1) : undefined);
+      }
     }
     let turns = 0;
     let ticking = setImmediate(function tick() {
@@ -135,7 +148,7 @@ describe.each(databases)('on %s, one row of many', async (name, database) => {
     const page = await list({ size: 100, page: 1 });
     const statements = asked.take();
     expect(page).toMatchObject({ rows: [{ id: application }], total: 1, next: undefined });
-    expect(await list({ size: 100, before: page.rows[0]!.id })).toMatchObject({ rows: [], next: undefined });
+    expect(await list({ size: 100, start: page.rows[0]!.id })).toMatchObject({ rows: [], next: undefined });
     if (name === 'SQLite') {
       const steps = plansOf(on.url, statements, on.clock.now());
       expect(steps.filter((step) => /^SCAN (?!x\b)/.test(step))).toEqual([]);

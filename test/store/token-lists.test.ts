@@ -11,12 +11,12 @@ import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
 import type { Budget } from '../../src/store/lists/ranges.ts';
 import { findTokens } from '../../src/store/lists/tokens.ts';
-import type { ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
+import type { ListOrder, ListWindow, TokenContent, TokenFilter, TokenQuery } from '../../src/store/store.ts';
 import { closeLater } from '../support/cleanup.ts';
 import { grants, when } from '../support/grants.ts';
 import { naiveDecideUnder } from '../support/naive-policy.ts';
 import { Random, randomContainer, randomGrants } from '../support/random-policy.ts';
-import { databases, fewConnections, generousTimeout } from '../support/test-server.ts';
+import { databases, fewConnections, generousTimeout, startTime } from '../support/test-server.ts';
 import { openTestStore, type TestStore } from '../support/test-store.ts';
 
 const someone = '0197f3c2-5a1e-7c40-9d2b-3f8e6a1b4c5d';
@@ -29,7 +29,11 @@ interface Made {
   readonly metadata: Record<string, string>;
   readonly expiresAt?: number | undefined;
   readonly by?: string;
+  readonly at?: number;
 }
+
+/** When the tokens are created, one per millisecond. */
+const created = startTime + 60_000;
 
 /** After the time of the tests. */
 const later = Date.parse('2030-01-01T00:00:00Z');
@@ -44,6 +48,7 @@ function randomToken(random: Random, number: number): Made {
       : {},
     expiresAt: random.chance(0.4) ? later + random.below(3) : undefined,
     by: random.of([someone, another]),
+    at: created + number,
   };
 }
 
@@ -89,7 +94,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
   });
 
   async function add(to: string, token: Made): Promise<void> {
-    const change = { by: token.by ?? someone, at: on.clock.now() };
+    const change = { by: token.by ?? someone, at: token.at ?? on.clock.now() };
     await on.store.tokens.create(to, token.id, content(token), change);
   }
 
@@ -105,24 +110,29 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     };
   }
 
-  async function byCursor(of: Case): Promise<string[]> {
+  async function byCursor(of: Case, order: ListOrder = 'newest'): Promise<string[]> {
     const ids: string[] = [];
-    for (let before: string | undefined = 'ffffffff-ffff-ffff-ffff-ffffffffffff'; before !== undefined; ) {
-      const page = await findTokens(db, tenant, { ...queryOf(of), size: of.size, before }, of.budget);
+    let start: string | undefined;
+    do {
+      const window = { size: of.size, start, order };
+      const page = await findTokens(db, tenant, { ...queryOf(of), ...window }, of.budget);
       expect(page.rows.length).toBeLessThanOrEqual(of.size);
-      expect(page.next === undefined || page.next < before).toBe(true);
+      if (start && page.next) expect(page.next > start).toBe(order === 'oldest');
       ids.push(...page.rows.map(({ id }) => id));
-      before = page.next;
-    }
+      start = page.next;
+    } while (start !== undefined);
     return ids;
   }
 
   /** Reads pages by number until the last, or until the page number is too deep. Returns the ids and totals. */
-  async function byNumber(of: Case): Promise<{ ids: string[]; totals: Set<number | undefined> }> {
+  async function byNumber(
+    of: Case,
+    order?: ListOrder,
+  ): Promise<{ ids: string[]; totals: Set<number | undefined> }> {
     const ids: string[] = [];
     const totals = new Set<number | undefined>();
     for (let page = 1; ; page++) {
-      const found = await findTokens(db, tenant, { ...queryOf(of), size: of.size, page }, of.budget);
+      const found = await findTokens(db, tenant, { ...queryOf(of), size: of.size, page, order }, of.budget);
       ids.push(...found.rows.map(({ id }) => id));
       if (!found.tooDeep) totals.add(found.total);
       if (found.rows.length < of.size) return { ids, totals };
@@ -136,6 +146,8 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         (!filter.ids || filter.ids.includes(token.id)) &&
         (!filter.type || filter.type === token.type) &&
         (!filter.createdBy || filter.createdBy === token.by) &&
+        (token.at ?? 0) >= (filter.createdAfter ?? 0) &&
+        (token.at ?? 0) < (filter.createdBefore ?? Infinity) &&
         (!filter.expiresBefore || (token.expiresAt ?? Infinity) < filter.expiresBefore) &&
         Object.entries(filter.metadata ?? {}).every(([name, value]) => token.metadata[name] === value),
     );
@@ -157,9 +169,11 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       shop: fc.option(fc.constantFrom('a', 'eu'), { nil: undefined }),
       expiresBefore: fc.option(fc.constantFrom(later + 1, later + 2), { nil: undefined, freq: 2 }),
       createdBy: fc.option(fc.constantFrom(someone, another), { nil: undefined, freq: 2 }),
+      createdAfter: fc.option(fc.constantFrom(created, created + 40), { nil: undefined, freq: 2 }),
+      createdBefore: fc.option(fc.constantFrom(created + 39, created + 120), { nil: undefined, freq: 2 }),
       ids: fc.boolean(),
     })
-    .map(({ seed, size, budget, type, region, shop, expiresBefore, createdBy, ids }): Case => {
+    .map(({ seed, size, budget, type, region, shop, ids, ...times }): Case => {
       const random = new Random(seed);
       const holder = random.of(['application', 'session'] as const);
       const own = randomGrants(random, holder);
@@ -170,8 +184,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
         above: bound ? randomGrants(random, 'application') : undefined,
         filter: {
           type,
-          expiresBefore,
-          createdBy,
+          ...times,
           metadata: region || shop ? metadata : undefined,
           ids: ids && random.chance(0.3) ? random.some(20, () => random.of(made).id) : undefined,
         },
@@ -184,14 +197,17 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     let partly = 0;
     await fc.assert(
       fc.asyncProperty(cases, async (of) => {
-        const ids = expected(of);
-        expect(await byCursor(of)).toEqual(ids);
-        const { ids: first, totals } = await byNumber(of);
-        expect(first).toEqual(ids.slice(0, first.length));
-        for (const total of totals) expect(total ?? ids.length).toBe(ids.length);
-        if (of.budget.scan === 2000 && of.budget.count === 10_000)
-          expect([first, [...totals]]).toEqual([ids, [ids.length]]);
-        if (ids.length > 0 && ids.length < made.length) partly++;
+        const newest = expected(of);
+        for (const order of ['newest', 'oldest'] as const) {
+          const ids = order === 'oldest' ? newest.toReversed() : newest;
+          expect(await byCursor(of, order)).toEqual(ids);
+          const { ids: first, totals } = await byNumber(of, order);
+          expect(first).toEqual(ids.slice(0, first.length));
+          for (const total of totals) expect(total ?? ids.length).toBe(ids.length);
+          if (of.budget.scan === 2000 && of.budget.count === 10_000)
+            expect([first, [...totals]]).toEqual([ids, [ids.length]]);
+        }
+        if (newest.length > 0 && newest.length < made.length) partly++;
       }),
       { numRuns: 40 },
     );

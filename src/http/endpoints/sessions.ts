@@ -332,7 +332,7 @@ const maxBatches = 20;
  */
 async function matchingSessions(
   matches: (session: Session) => boolean,
-  { size, page = 1, before, reserve }: ListWindow,
+  { size, page = 1, start, order, reserve }: ListWindow,
   list: (window: ListWindow) => Promise<ListPage<Session>>,
 ): Promise<ListPage<Session>> {
   if (page > 1) return { rows: [], next: undefined, total: undefined, tooDeep: true };
@@ -343,19 +343,16 @@ async function matchingSessions(
     if (bytes > largest) reserve?.(bytes - largest);
     largest = Math.max(largest, bytes);
   };
-  let next: string | undefined = before ?? newest;
-  for (let batch = 0; batch < maxBatches && next !== undefined; batch++) {
-    const found: ListPage<Session> = await list({ size: batchSize, before: next, reserve: more });
+  let next = start;
+  for (let batch = 0; batch < maxBatches; batch++) {
+    const found = await list({ size: batchSize, start: next, order, reserve: more });
     for (const session of found.rows) {
       if (matches(session)) rows.push(session);
       if (rows.length === size) return { rows, next: session.id, total: undefined, tooDeep: false };
     }
     next = found.next;
     // The batch is not full, so its statement already examined as many rows as one request may.
-    if (found.rows.length < batchSize) break;
+    if (found.rows.length < batchSize || next === undefined) break;
   }
   return { rows, next, total: undefined, tooDeep: false };
 }
-
-/** Greater than every id. */
-const newest = 'ffffffff-ffff-ffff-ffff-ffffffffffff';

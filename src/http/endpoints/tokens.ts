@@ -158,12 +158,12 @@ export const searchTokens = readEndpoint({
       );
       return search?.allowed && read?.allowed ? read : undefined;
     };
-    const { size, start: before, type, equals } = body;
+    const { size, start, type, equals } = body;
     const { created_after: createdAfter, created_before: createdBefore } = body;
     const filter = { type, equals, createdAfter, createdBefore };
     const found = limits.takeSearch(searcherOf(principal), requestInfo);
     const reserve = memory.reserverFor(call);
-    const query = { visible: searchable, decide: decideBoth, filter, size, before, reserve };
+    const query = { visible: searchable, decide: decideBoth, filter, size, start, reserve };
     const { rows, ...list } = await store.tokens.list(principal.tenantId, query);
     if (rows.length > 0) found();
     return {
@@ -319,7 +319,7 @@ export const deleteTokens = changeEndpoint({
     const deletable = within(visible(principal, 'token:delete'), container);
     for (const scope of deletable.scopes) usage.record(principal, 'token:delete', scope.container?.value);
     const decide = deletionIn(principal, container);
-    const window = { size: maxDeleted, before: query.start };
+    const window = { size: maxDeleted, start: query.start };
     return store.tokens.find(principal.tenantId, { visible: deletable, decide, filter: {}, ...window });
   },
   handle: async ({ principal, query, prepared }, { store }) => {

@@ -4,7 +4,7 @@ import { Count, Text } from '../../domain/common-fields.ts';
 import { throwIfInvalid } from '../../domain/error.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import type { Steps } from '../../domain/steps.ts';
-import type { ListPage, ListWindow, Reserve } from '../../store/store.ts';
+import type { ListOrder, ListPage, ListWindow, Reserve } from '../../store/store.ts';
 
 /** An optional integer in a query. `fallback` is documented but not applied. */
 export function integer(min: number, max: number, fallback: number, description: string) {
@@ -18,35 +18,61 @@ export function integer(min: number, max: number, fallback: number, description:
     .meta({ type: 'integer', minimum: min, maximum: max, default: fallback, description });
 }
 
-export const Cursor = z
+const cursorText =
+  'A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`.';
+
+/** Where a list continues. */
+const ListCursor = z
   .string()
   .transform((text, context) => {
-    const bytes = Buffer.from(text, 'base64url');
-    if (bytes.length === 16 && bytes.toString('base64url') === text) return toUuid(bytes.toString('hex'));
+    const cursor = decodeCursor(text);
+    if (cursor) return cursor;
     context.addIssue('must be a `next` value of an earlier response');
     return z.NEVER;
   })
-  .describe(
-    'A cursor: the `next` value of an earlier response. The response then has no totals. Cannot be combined with `page`.',
-  );
+  .describe(cursorText);
 
-/** The query parameters that every list takes. */
+/** A cursor of lists that are always newest first. */
+export const Cursor = ListCursor.transform(({ id, order }, context) => {
+  if (order === 'newest') return id;
+  context.addIssue('is a cursor of a list with `order=oldest`');
+  return z.NEVER;
+}).describe(cursorText);
+
+/** The query parameters of lists that are always newest first. */
 export const pageFields = {
   page: integer(1, 1_000_000_000, 1, 'The page number, starting at 1.'),
   size: integer(1, 100, 20, 'The maximum number of entries on a page.').transform((size) => size ?? 20),
   start: Cursor.optional(),
 };
 
-const PageQuery = z.strictObject(pageFields);
-type PageQuery = z.output<typeof PageQuery>;
-
-export function listQuery<F extends z.ZodRawShape>(filters: F) {
-  return PageQuery.extend(filters).refine(
+export function pageQuery<F extends z.ZodRawShape>(filters: F) {
+  return z.strictObject({ ...pageFields, ...filters }).refine(
     (query) => {
-      const { page, start } = query as PageQuery;
+      const { page, start } = query as { page?: unknown; start?: unknown };
       return page === undefined || start === undefined;
     },
     { path: ['start'], error: 'cannot be combined with page' },
+  );
+}
+
+const orderFields = {
+  start: ListCursor.optional(),
+  order: z.enum(['newest', 'oldest']).optional().meta({
+    default: 'newest',
+    description: 'Whether the newest or the oldest entries come first. Send it for every page.',
+  }),
+};
+const ListQuery = z.object({ ...pageFields, ...orderFields });
+type ListQuery = z.output<typeof ListQuery>;
+
+export function listQuery<F extends z.ZodRawShape>(filters: F) {
+  return pageQuery({ ...orderFields, ...filters }).refine(
+    (query) => {
+      const { start, order = 'newest' } = query as ListQuery;
+      return start === undefined || start.order === order;
+    },
+    { path: ['start'], error: 'is a cursor of the other `order`: send the `order` of its list' },
   );
 }
 
@@ -89,21 +115,23 @@ export function pageOf<S extends z.ZodType>(schema: S) {
     .meta(name ? { id: `${name}Page` } : {});
 }
 
-type PageInfo = Partial<Omit<ListPage<unknown>, 'rows'>>;
+type PageInfo = Partial<Omit<ListPage<unknown>, 'rows'>> & Pick<ListWindow, 'order'>;
 
 export async function paginate<T>(
-  { size, page: given, start: before }: PageQuery,
+  { size, page: given, start, order }: ListQuery,
   reserve: Reserve,
   fetch: (window: ListWindow) => Promise<ListPage<T>>,
 ): Promise<{ pagination: z.infer<typeof Pagination>; data: T[] }> {
-  const page = before === undefined ? (given ?? 1) : undefined;
-  const found = await fetch({ size, page, before, reserve });
+  const page = start === undefined ? (given ?? 1) : undefined;
+  const found = await fetch({ size, page, start: start?.id, order, reserve });
   const { isCut, next, rows } = found;
   if (isCut && given !== undefined)
     throwIfInvalid({
       size: ['makes the page larger than 8 MiB: use a smaller one, or `start` without `page`'],
     });
-  const pagination = isCut ? paginationOf(size, undefined, { next }) : paginationOf(size, page, found);
+  const pagination = isCut
+    ? paginationOf(size, undefined, { next, order })
+    : paginationOf(size, page, { ...found, order });
   return { pagination, data: [...rows] };
 }
 
@@ -120,7 +148,7 @@ export function* pageText({ data, ...others }: { readonly data: readonly unknown
 export function paginationOf(
   size: number,
   page: number | undefined,
-  { total, next, tooDeep }: PageInfo,
+  { total, next, tooDeep, order }: PageInfo,
 ): z.infer<typeof Pagination> {
   if (tooDeep) throwIfInvalid({ page: ['is too high to be reached: use `next` as `start` instead'] });
   return {
@@ -128,14 +156,21 @@ export function paginationOf(
     ...(page !== undefined && { page_number: page }),
     page_size: size,
     ...(total !== undefined && { total_pages: Math.ceil(total / size) }),
-    ...(next !== undefined && { next: cursorOf(next) }),
+    ...(next !== undefined && { next: cursorOf(next, order) }),
   };
 }
 
-export function cursorOf(id: string): string {
-  return Buffer.from(id.replaceAll('-', ''), 'hex').toString('base64url');
+/** Cursors of lists with the oldest entries first begin with this byte, so that nobody reads on in the other order. */
+const oldestMark = '01';
+
+export function cursorOf(id: string, order?: ListOrder): string {
+  const mark = order === 'oldest' ? oldestMark : '';
+  return Buffer.from(mark + id.replaceAll('-', ''), 'hex').toString('base64url');
 }
 
-function toUuid(hex: string): string {
-  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+function decodeCursor(text: string): { readonly id: string; readonly order: ListOrder } | undefined {
+  const hex = Buffer.from(text, 'base64url').toString('hex');
+  const [, mark, ...parts] = /^(01)?(.{8})(.{4})(.{4})(.{4})(.{12})$/.exec(hex) ?? [];
+  const cursor = { id: parts.join('-'), order: mark ? 'oldest' : 'newest' } as const;
+  return parts.length > 0 && cursorOf(cursor.id, cursor.order) === text ? cursor : undefined;
 }

@@ -1,9 +1,10 @@
-/** Index ranges from which tokens are read, newest first, in bounded steps. */
+/** Index ranges from which tokens are read, in the order of the list and in bounded steps. */
 
 import type { DbTime, Executor } from '../../db/db.ts';
 import { type Clause, clause, none, type Piece, raw, sql } from '../../db/statement.ts';
 import { notExpired } from '../applications.ts';
 import type { Term } from '../token-search.ts';
+import type { Direction } from './page.ts';
 
 /** Maximum amounts of work for one list. */
 export interface Budget {
@@ -22,10 +23,10 @@ export interface TokenScan {
   readonly db: Pick<Executor, 'isEmbedded' | 'get' | 'all'>;
   readonly tenant: string;
   readonly budget: Budget;
-  /** Only tokens with this `seq` or a higher one. */
-  readonly from: string;
-  /** Only tokens with a lower `seq`. */
-  readonly to: string;
+  readonly direction: Direction;
+  /** Only tokens whose `seq` comes after `first` in the list, and not after `last`. No token has these. */
+  readonly first: string;
+  readonly last: string;
   /** Only tokens that are indexed with each of these terms. */
   readonly terms: readonly Term[] | undefined;
 }
@@ -49,29 +50,33 @@ const kinds: Record<Kind, { table: Clause; where: (...values: Values) => Clause 
   metadata: { table: raw('token_metadata'), where: (a) => clause`and r.digest = ${a}` },
 };
 
-/** The newest entries of a range. */
-function newest(
-  { tenant, from }: TokenScan,
+/** The first entries of a range after `start`. */
+function entriesAfter(
+  { tenant, direction: { after, upTo, sorted }, last }: TokenScan,
   kind: Kind,
-  before: string,
+  start: string,
   limit: number,
   values: Values,
 ): Clause {
   const { table, where } = kinds[kind];
   return clause`select r.seq from ${table} r where r.tenant_id = ${tenant} ${where(...values)}
-    and r.seq < ${before} and r.seq >= ${from} order by r.seq desc limit ${limit}`;
+    and r.seq ${after} ${start} and r.seq ${upTo} ${last} order by r.seq ${sorted} limit ${limit}`;
 }
 
-/** Reads at most `limit` entries of each range that are older than `before`. All ranges must be of the same kind. */
+/** Reads at most `limit` entries of each range that come after `start`. All ranges must be of the same kind. */
 export async function readRanges(
   scan: TokenScan,
   ranges: readonly Range[],
-  before: string,
+  start: string,
   limit: number,
 ): Promise<string[][]> {
   const [first] = ranges;
   if (!first) return [];
-  return readEach(scan.db, (...values) => newest(scan, first.kind, before, limit, values), valuesOf(ranges));
+  return readEach(
+    scan.db,
+    (...values) => entriesAfter(scan, first.kind, start, limit, values),
+    valuesOf(ranges),
+  );
 }
 
 /** The values of a query: up to three texts, or columns with them. */
@@ -115,11 +120,12 @@ const unexpired = (tenant: string) => clause`(select 1 from tokens t
 
 /** Counts the tokens of ranges that do not overlap. Returns undefined if there are too many to count. */
 export async function countRanges(scan: TokenScan, ranges: readonly Range[]): Promise<number | undefined> {
-  const { db, tenant, to, budget } = scan;
+  const { db, tenant, budget } = scan;
   const [first] = ranges;
   if (!first) return 0;
   const limit = budget.count;
-  const entriesOf = (left: number, values: Values) => newest(scan, first.kind, to, left, values);
+  const entriesOf = (left: number, values: Values) =>
+    entriesAfter(scan, first.kind, scan.first, left, values);
   const together = (left: number) => clause`select e.seq ${forEach(valuesOf(ranges))}
     cross join lateral (${entriesOf(left, columns)}) e limit ${left}`;
   const parts = db.isEmbedded

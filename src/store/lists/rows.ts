@@ -1,4 +1,4 @@
-/** Lists rows of a table by id, newest first, with a filter that the database evaluates. */
+/** Lists rows of a table by id, with a filter that the database evaluates. */
 
 import type { DbTime, Executor } from '../../db/db.ts';
 import { all, type Clause, clause, list as listOf, Param, type Piece, raw, sql } from '../../db/statement.ts';
@@ -7,9 +7,11 @@ import type { ListPage, ListWindow } from '../store.ts';
 import {
   batchesOf,
   countBudget,
+  type Direction,
+  directionOf,
   type Found,
   findPage,
-  maxId,
+  inOrder,
   readBatches,
   type Scan,
   scanBudget,
@@ -57,9 +59,10 @@ export async function listRows<S, R>(
   window: ListWindow,
 ): Promise<ListPage<R & { readonly id: string }>> {
   await nextTurn();
+  const direction = directionOf(window);
   const { rows: found, ...page } = await findPage(
-    await scanOf(db, list, window.page !== undefined),
-    window.before ?? maxId,
+    await scanOf(db, list, direction, window.page !== undefined),
+    window.start ?? direction.start,
     window,
   );
   const bytesOf = ({ bytes }: FoundRow) => Number(bytes);
@@ -72,28 +75,38 @@ export async function listRows<S, R>(
     return db.all<S>(...sql`select ${list.selected(owner)} from ${raw(list.table)} r where ${where}`);
   };
   const rows = await readBatches(batches, -1, read, list.parse);
-  return { ...page, rows: rows.sort((a, b) => (a.id < b.id ? 1 : -1)) };
+  return { ...page, rows: inOrder(direction, rows, ({ id }) => id) };
 }
 
 /** Counts the rows that match the filter. Returns undefined if more than `countBudget` rows would have to be examined. */
 export async function countFiltered(db: Database, list: List): Promise<number | undefined> {
-  return (await findPage(await scanOf(db, list, true), maxId, { size: 0, page: 1 })).total;
+  const direction = directionOf({});
+  return (await findPage(await scanOf(db, list, direction, true), direction.start, { size: 0, page: 1 }))
+    .total;
 }
 
 /** By page number, it is known before the scan whether the list is too long to count. */
-async function scanOf(db: Database, list: List, byNumber: boolean): Promise<Scan<FoundRow>> {
-  if (!byNumber) return { limit: scanBudget, total: undefined, step: newestStep(db, list) };
-  const first = await endOf(db, list, maxId, scanBudget);
-  const isLong = first !== undefined && (await endOf(db, list, maxId, countBudget)) !== undefined;
+async function scanOf(
+  db: Database,
+  list: List,
+  direction: Direction,
+  byNumber: boolean,
+): Promise<Scan<FoundRow>> {
+  if (!byNumber) return { limit: scanBudget, total: undefined, step: cursorStep(db, list, direction) };
+  const { start } = direction;
+  const first = await endOf(db, list, { direction, start, limit: scanBudget });
+  const isLong =
+    first !== undefined && (await endOf(db, list, { direction, start, limit: countBudget })) !== undefined;
   const total = isLong ? 'too many' : undefined;
-  return { limit: countBudget, total, step: countingStep(db, list, first, !isLong) };
+  return { limit: countBudget, total, step: countingStep(db, list, direction, first, !isLong) };
 }
 
-/** Finds rows among the newest ones before an id. */
-function newestStep(db: Database, list: List): Scan<FoundRow>['step'] {
-  return async (before, _, max) => {
-    const found = await findRows(db, list, { before, limit: scanBudget }, max, 0);
-    const end = found.length < max ? await endOf(db, list, before, scanBudget) : undefined;
+/** Finds rows among the first ones after an id. */
+function cursorStep(db: Database, list: List, direction: Direction): Scan<FoundRow>['step'] {
+  return async (start, _, max) => {
+    const range = { direction, start, limit: scanBudget };
+    const found = await findRows(db, list, range, max, 0);
+    const end = found.length < max ? await endOf(db, list, range) : undefined;
     return { found, matches: found.length, examined: scanBudget, end };
   };
 }
@@ -102,12 +115,14 @@ function newestStep(db: Database, list: List): Scan<FoundRow>['step'] {
 function countingStep(
   db: Database,
   list: List,
+  direction: Direction,
   first: string | undefined,
   countsAll: boolean,
 ): Scan<FoundRow>['step'] {
-  return async (before, skip, max) => {
-    const end = before === maxId ? first : await endOf(db, list, before, scanBudget);
-    const range = { before, last: end };
+  return async (start, skip, max) => {
+    const end =
+      start === direction.start ? first : await endOf(db, list, { direction, start, limit: scanBudget });
+    const range = { direction, start, last: end };
     const count = countsAll || skip > 0 ? await countRows(db, list, range) : undefined;
     const isWanted = max > 0 && (count === undefined || count > skip);
     const found = isWanted ? await findRows(db, list, range, max, skip) : [];
@@ -115,9 +130,10 @@ function countingStep(
   };
 }
 
-/** Rows before an id: down to `last`, or the newest `limit` of them. */
+/** Rows after an id: up to `last`, or the first `limit` of them. */
 interface Range {
-  readonly before: string;
+  readonly direction: Direction;
+  readonly start: string;
   readonly last?: string | undefined;
   readonly limit?: number;
 }
@@ -127,7 +143,7 @@ function findRows(db: Database, list: List, range: Range, max: number, offset: n
   const examined = examinedRows(list, range, `${bytes}, ${list.columns}`);
   return db.all<FoundRow>(
     ...sql`select x.id as seq, x.bytes from ${examined} where ${all(list.filter, list.common?.filter)}
-      order by x.id desc limit ${max} offset ${offset}`,
+      order by x.id ${range.direction.sorted} limit ${max} offset ${offset}`,
   );
 }
 
@@ -144,12 +160,16 @@ async function countRows(db: Database, list: List, range: Range): Promise<number
   return Number(row?.count ?? 0);
 }
 
-/** The id of the last of the newest `limit` rows before an id. Returns undefined if the list ends there. */
-async function endOf(db: Database, list: List, before: string, limit: number): Promise<string | undefined> {
+/** The id of the last row of the range. Returns undefined if the list ends there. */
+async function endOf(
+  db: Database,
+  list: List,
+  { limit, ...range }: Range & { readonly limit: number },
+): Promise<string | undefined> {
   if (list.ids) return undefined;
-  const examined = examinedRows(list, { before, limit: limit + 1 });
+  const examined = examinedRows(list, { ...range, limit: limit + 1 });
   const last = await db.all<{ id: string }>(
-    ...sql`select x.id from ${examined} order by x.id desc limit 2 offset ${limit - 1}`,
+    ...sql`select x.id from ${examined} order by x.id ${range.direction.sorted} limit 2 offset ${limit - 1}`,
   );
   return last.length > 1 ? last[0]?.id : undefined;
 }
@@ -157,19 +177,19 @@ async function endOf(db: Database, list: List, before: string, limit: number): P
 /** A subquery, `x`, with the rows of a range. */
 function examinedRows(
   { table, tenant, ids, index }: List,
-  { before, last, limit }: Range,
+  { direction: { after, upTo, sorted }, start, last, limit }: Range,
   columns?: string,
 ): Clause {
   const within = (id: Clause) =>
-    all(clause`${id} < ${before}`, last !== undefined && clause`${id} >= ${last}`);
-  const newest = (id: Clause) => limit !== undefined && clause`order by ${id} desc limit ${limit}`;
+    all(clause`${id} ${after} ${start}`, last !== undefined && clause`${id} ${upTo} ${last}`);
+  const first = (id: Clause) => limit !== undefined && clause`order by ${id} ${sorted} limit ${limit}`;
   const [own, indexed] = [raw('r.id'), index && raw(index.id)];
   const where = all(
     clause`r.tenant_id = ${tenant}`,
     within(own),
     ids && clause`r.id in ${listOf(ids)}`,
-    index && indexed && clause`r.id in (${index.sql} and ${within(indexed)} ${newest(indexed)})`,
+    index && indexed && clause`r.id in (${index.sql} and ${within(indexed)} ${first(indexed)})`,
   );
   const selected = ['r.tenant_id', 'r.id', ...(columns === undefined ? [] : [columns])];
-  return clause`(select ${raw(selected.join(', '))} from ${raw(table)} r where ${where} ${newest(own)}) x`;
+  return clause`(select ${raw(selected.join(', '))} from ${raw(table)} r where ${where} ${first(own)}) x`;
 }

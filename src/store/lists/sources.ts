@@ -1,13 +1,13 @@
-/** Reads the candidates of a list in steps, newest first, from the index that has the fewest of them. */
+/** Reads the candidates of a list in steps, in its order, from the index that has the fewest of them. */
 
 import { type Clause, clause, list, type Piece, sql } from '../../db/statement.ts';
 import type { Bound, Scope } from '../../domain/scope.ts';
 import type { TokenQuery } from '../store.ts';
 import { metadataDigest } from '../token-index.ts';
-import { maxId } from './page.ts';
+import { inOrder } from './page.ts';
 import { type Range, readEach, readRanges, type TokenScan, type Values } from './ranges.ts';
 
-/** All candidates from `before` down to `end`, newest first. If `end` is undefined, no more follow. */
+/** All candidates after `start`, up to `end`, in order. If `end` is undefined, no more follow. */
 interface Batch {
   readonly seqs: readonly string[];
   readonly end: string | undefined;
@@ -15,8 +15,8 @@ interface Batch {
   readonly read: number;
 }
 
-/** Reads about `limit` entries of each range. `before` must be the `end` of the previous call, or higher. */
-export type Source = (before: string, limit: number) => Promise<Batch>;
+/** Reads about `limit` entries of each range. `start` must be the `end` of the previous call, or come before it. */
+export type Source = (start: string, limit: number) => Promise<Batch>;
 
 export const everything: Range = { kind: 'all', values: [] };
 export const ofType = (type: string): Range => ({ kind: 'type', values: [type] });
@@ -39,7 +39,8 @@ export function inContainer({ container }: Scope): Range[] {
  */
 export async function sourceOf(
   scan: TokenScan,
-  { visible, filter, before = maxId }: TokenQuery,
+  { visible, filter }: TokenQuery,
+  start: string,
 ): Promise<Source> {
   if (filter.ids) return source(scan, [], await seqsOfIds(scan, filter.ids));
   const ofScopes = await sourceOfScopes(scan, visible.scopes);
@@ -52,12 +53,12 @@ export async function sourceOf(
     !visible.scopes.some(isEverything)
   )
     return ofScopes;
-  let [best, end] = [ofScopes, (await ofScopes(before, scan.budget.probe)).end];
+  let [best, end] = [ofScopes, (await ofScopes(start, scan.budget.probe)).end];
   for (const ranges of [types, entries]) {
-    const probes = await readRanges(scan, ranges, before, scan.budget.probe);
+    const probes = await readRanges(scan, ranges, start, scan.budget.probe);
     for (const [at, seqs] of probes.entries()) {
-      const last = seqs.length < scan.budget.probe ? '' : (seqs.at(-1) as string);
-      if (end === undefined || end <= last) continue;
+      const last = seqs.length < scan.budget.probe ? undefined : (seqs.at(-1) as string);
+      if (end === undefined || (last !== undefined && !scan.direction.precedes(end, last))) continue;
       [best, end] = [source(scan, [ranges[at] as Range]), last];
     }
   }
@@ -80,33 +81,33 @@ async function sourceOfScopes(scan: TokenScan, all: readonly Scope[]): Promise<S
 
 /**
  * Merges ranges of one kind, and the tokens in `some`. Each range is read in parts. A batch ends where the first of
- * these parts ends; entries below that are buffered for the next call. If there are many ranges, each has only a few
+ * these parts ends; entries after that are buffered for the next call. If there are many ranges, each has only a few
  * tokens of a page, so the first parts are small. With each call, the parts are four times as large.
  */
 function source(scan: TokenScan, ranges: readonly Range[], some: readonly string[] = []): Source {
   const buffers = ranges.map((range) => ({ range, seqs: [] as readonly string[], isRead: false }));
+  const { direction, last } = scan;
+  const { precedes } = direction;
+  const sorted = (seqs: readonly string[]) => inOrder(direction, seqs, (seq) => seq);
   let part = 0;
-  return async (before, limit) => {
-    for (const buffer of buffers) buffer.seqs = buffer.seqs.filter((seq) => seq < before);
+  return async (start, limit) => {
+    for (const buffer of buffers) buffer.seqs = buffer.seqs.filter((seq) => precedes(start, seq));
     const empty = buffers.filter(({ seqs, isRead }) => seqs.length === 0 && !isRead);
     part = Math.max(4 * part, 4 + Math.ceil((2 * limit) / ranges.length));
     const each = Math.max(1, Math.min(limit, part, Math.floor(scan.budget.scan / ranges.length)));
     const unread = empty.map(({ range }) => range);
-    const entries = await readRanges(scan, unread, before, each);
+    const entries = await readRanges(scan, unread, start, each);
     for (const [at, buffer] of empty.entries()) {
       buffer.seqs = entries[at] as string[];
       buffer.isRead = buffer.seqs.length < each;
     }
-    const end = buffers
-      .flatMap(({ seqs, isRead }) => (isRead ? [] : [seqs.at(-1) as string]))
-      .sort()
-      .at(-1);
-    const below = [
-      ...some.filter((seq) => seq < before && seq >= scan.from),
+    const [end] = sorted(buffers.flatMap(({ seqs, isRead }) => (isRead ? [] : [seqs.at(-1) as string])));
+    const found = [
+      ...some.filter((seq) => precedes(start, seq) && !precedes(last, seq)),
       ...buffers.flatMap(({ seqs }) => seqs),
     ];
-    const complete = end === undefined ? below : below.filter((seq) => seq >= end);
-    return { seqs: [...new Set(complete)].sort().reverse(), end, read: entries.flat().length };
+    const complete = end === undefined ? found : found.filter((seq) => !precedes(end, seq));
+    return { seqs: sorted([...new Set(complete)]), end, read: entries.flat().length };
   };
 }
 

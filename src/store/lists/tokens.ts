@@ -1,5 +1,5 @@
 /**
- * Finds the tokens of a list in bounded steps. Candidates come from the index with the fewest entries, newest first.
+ * Finds the tokens of a list in bounded steps. Candidates come from the index with the fewest entries, in the order of the list.
  * Each is checked by the same decision as a single read. When the budget is used up, the page is short and the list
  * continues with the next request. So the cost of a request does not depend on how many tokens are hidden.
  */
@@ -26,9 +26,11 @@ import { hasTerm, searchVersions, type Term, termsOf } from '../token-search.ts'
 import {
   batchesOf,
   countBudget,
+  directionOf,
   type Found,
   type FoundPage,
   findPage,
+  inOrder,
   maxId,
   readBatches,
   type Step,
@@ -63,7 +65,7 @@ export async function listTokens(
   const page = withinBytes(found, query.reserve);
   const isCut = page.length < found.length;
   const next = isCut ? page.at(-1)?.seq : list.next;
-  return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query.decide) };
+  return { ...list, next, isCut, rows: await readTokens(db, tenant, key, page, query) };
 }
 
 async function find(
@@ -98,12 +100,15 @@ export async function findTokens(
   budget = defaultBudget,
   terms?: readonly Term[],
 ): Promise<FoundPage<VisibleToken>> {
-  const { filter, decide, size, page } = query;
+  const { filter, decide, size, page, order } = query;
+  const direction = directionOf(query);
   // The time of creation is the first part of `seq`.
   const { createdAfter = 0, createdBefore } = filter;
   const to = createdBefore === undefined ? maxId : firstIdAt(createdBefore);
-  const scan = { db, tenant, budget, from: firstIdAt(createdAfter), to, terms };
-  const before = query.before !== undefined && query.before < to ? query.before : to;
+  const from = firstIdAt(createdAfter);
+  const [first, last] = order === 'oldest' ? [from, to] : [to, from];
+  const scan = { db, tenant, budget, direction, first, last, terms };
+  const start = query.start !== undefined && direction.precedes(first, query.start) ? query.start : first;
   const skip = page === undefined ? 0 : (page - 1) * size;
   const countable = page === undefined ? undefined : countableRanges(query);
   await nextTurn();
@@ -112,7 +117,7 @@ export async function findTokens(
   if (query.visible.scopes.length === 0) return { ...none, total: page && 0 };
   if (counted !== undefined && skip >= counted) return { ...none, total: counted };
 
-  const source = await sourceOf(scan, { ...query, before });
+  const source = await sourceOf(scan, query, start);
   const limit =
     counted !== undefined
       ? Math.max(counted * readsPerEntry, budget.scan)
@@ -123,10 +128,10 @@ export async function findTokens(
   const cost = 1 + pairsOf(filter).length + (terms?.length ?? 0);
   let spent = 0;
 
-  async function step(below: string, skip: number, max: number): Promise<Step<VisibleToken>> {
+  async function step(after: string, skip: number, max: number): Promise<Step<VisibleToken>> {
     const few = Math.min(spent === 0 ? size + 1 : budget.chunk, budget.chunk);
     const entries = Math.min(few, Math.ceil((limit - spent) / cost));
-    const { seqs, end, read } = await source(below, entries);
+    const { seqs, end, read } = await source(after, entries);
     const some = seqs.slice(0, entries);
     const examined = Math.max(1, read, some.length * cost);
     spent += examined;
@@ -140,7 +145,7 @@ export async function findTokens(
   }
 
   const total = counted ?? (countable ? 'too many' : undefined);
-  return findPage({ limit, total, step }, before, query);
+  return findPage({ limit, total, step }, start, query);
 }
 
 /**
@@ -165,9 +170,9 @@ function pairsOf({ metadata = {} }: TokenFilter): readonly [name: string, value:
   return padded(Object.entries(metadata));
 }
 
-/** Tokens that have not expired and pass the filter, newest first. */
+/** Tokens that have not expired and pass the filter, in the order of the list. */
 async function candidatesOf(
-  { db, tenant, terms = [] }: TokenScan,
+  { db, tenant, direction, terms = [] }: TokenScan,
   seqs: readonly string[],
   filter: TokenFilter,
 ): Promise<Candidate[]> {
@@ -192,7 +197,7 @@ async function candidatesOf(
     ...sql`select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
         coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
           + coalesce(octet_length(t.metadata), 0) as rest
-      from tokens t where ${where} order by t.seq desc`,
+      from tokens t where ${where} order by t.seq ${direction.sorted}`,
   );
 }
 
@@ -234,7 +239,7 @@ async function readTokens(
   tenant: string,
   key: Uint8Array,
   found: readonly VisibleToken[],
-  decide: TokenQuery['decide'],
+  { decide, order }: Pick<TokenQuery, 'decide' | 'order'>,
   attempts = 3,
 ): Promise<ListedToken[]> {
   const bySeq = new Map(found.map((one) => [one.seq, one]));
@@ -265,6 +270,6 @@ async function readTokens(
 
   const tokens = await readBatches(batches, batchBytes / 8, read, toToken);
   if (moved.length > 0 && attempts > 1)
-    tokens.push(...(await readTokens(db, tenant, key, moved, decide, attempts - 1)));
-  return tokens.sort((a, b) => (a.seq < b.seq ? 1 : -1));
+    tokens.push(...(await readTokens(db, tenant, key, moved, { decide, order }, attempts - 1)));
+  return inOrder(directionOf({ order }), tokens, ({ seq }) => seq);
 }

@@ -10,7 +10,7 @@ import { Container, canonicalContainer, DestinationReference, Transform } from '
 import type { RunSteps, Steps } from '../../../domain/steps.ts';
 import { TokenId } from '../../../domain/token.ts';
 import type { Store, Subject } from '../../../store/store.ts';
-import { listQuery, Pagination, paginationOf } from '../../pipeline/pagination.ts';
+import { Pagination, pageQuery, paginationOf } from '../../pipeline/pagination.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
 import { example } from '../../reference/examples.ts';
 import {
@@ -35,7 +35,7 @@ const start = z
   .optional()
   .describe('A cursor: the `next` value of an earlier response. The response then has no totals.');
 
-const Query = listQuery({
+const Query = pageQuery({
   start,
   container: Container.optional().meta({
     description: 'The container to review, for a token in it without a known id.',

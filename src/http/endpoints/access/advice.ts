@@ -106,9 +106,9 @@ export const adviseAccess = readEndpoint({
     const isSummary = query.summary === 'true';
     const on = isSummary ? summaryOn : adviceOn;
     const batch = isSummary ? batchSize : Math.min(size, batchSize);
-    const read = async (before: string | undefined) =>
+    const read = async (start: string | undefined) =>
       id === undefined
-        ? store.applications.list(tenantId, {}, { size: batch, before, reserve })
+        ? store.applications.list(tenantId, {}, { size: batch, start, reserve })
         : { rows: [orNotFound(await store.applications.get(tenantId, id))], next: undefined };
     const run = longWork.for(principal);
     const budget = new StepBudget(maxSteps);

@@ -190,15 +190,15 @@ async function addNew(
   changed: Map<string, Changed>,
   reserve: Reserve,
 ): Promise<boolean> {
-  let before: string | undefined;
+  let start: string | undefined;
   for (let page = 0; page < maxNewPages; page++) {
-    const { rows, next } = await applications.list(tenantId, {}, { size: 100, before, reserve });
+    const { rows, next } = await applications.list(tenantId, {}, { size: 100, start, reserve });
     for (const row of rows) {
       if (Date.parse(row.created_at) <= from) return true;
       if (!changed.has(row.id)) changed.set(row.id, { current: row, entries: [] });
     }
     if (next === undefined) return true;
-    before = next;
+    start = next;
   }
   return false;
 }

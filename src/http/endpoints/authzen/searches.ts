@@ -129,7 +129,7 @@ export const searchResources = readEndpoint({
       decide: decideUse,
       filter: { type: type === 'token' ? undefined : type },
       size,
-      before: before ?? beforeAll,
+      start: before ?? beforeAll,
     });
     return resultsOf(
       search,
