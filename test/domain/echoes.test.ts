@@ -2,14 +2,11 @@
 import { describe, expect, test } from 'bun:test';
 import fc from 'fast-check';
 import { echoes } from '../../src/domain/echoes.ts';
+import { runSteps } from '../../src/domain/steps.ts';
 import { growth } from '../support/growth.ts';
 
 function isFound(texts: readonly string[], parts: unknown, headers: readonly string[] = []): boolean {
-  const steps = echoes(texts, parts, headers);
-  for (;;) {
-    const step = steps.next();
-    if (step.done) return step.value;
-  }
+  return runSteps(echoes(texts, parts, headers, () => {}));
 }
 
 const awkward = fc.string({
@@ -186,11 +183,36 @@ test.each<[string, (size: number) => [string, string]]>([
   expect(growth(search, 1500)).toBeLessThan(3);
 });
 
-test('no step of a search reads more than about a megabyte', () => {
-  const steps = echoes(
-    Array.from({ length: 20 }, (_, at) => b(1000 + at)),
-    'a'.repeat(1_000_000),
-    [],
-  );
-  expect(Array.from(steps).length).toBeGreaterThan(20 * 6 * 4);
+test('a search pauses after every few kilobytes', () => {
+  const texts = Array.from({ length: 20 }, (_, at) => b(1000 + at));
+  const steps = echoes(texts, 'a'.repeat(1_000_000), [], () => {});
+  expect(Array.from(steps).length).toBeGreaterThan(3 * (1_000_000 / 8192));
+});
+
+test('a longer text is found by its first 1,000 characters, and all digits count', () => {
+  const long = `${'é😀'.repeat(333)}x${'y'.repeat(5000)}`;
+  expect(isFound([long], [...long].slice(0, 667).join(''))).toBe(true);
+  expect(isFound([long], [...long].slice(0, 660).join(''))).toBe(false);
+  const dated = `2024-01-15 ${'words '.repeat(300)} 12345`;
+  expect(isFound([dated], ['2024-01-15'])).toBe(false);
+  expect(isFound([dated], ['20240115 12345'])).toBe(true);
+});
+
+test('memory is reserved before it is used, and only for texts that fit into the reply', () => {
+  const reserved = (reply: unknown) => {
+    let sum = 0;
+    const texts = Array.from({ length: 100 }, (_, at) => `${at}${'€'.repeat(2000)}`);
+    runSteps(
+      echoes(texts, reply, [], (bytes) => {
+        sum += bytes;
+      }),
+    );
+    return sum;
+  };
+  expect(reserved('x'.repeat(100))).toBe(0);
+  expect(reserved('x'.repeat(100_000))).toBeWithin(1_000_000, 100_000_000);
+  const refuse = () => {
+    throw new Error('too much');
+  };
+  expect(() => runSteps(echoes(['some text'], 'some other text', [], refuse))).toThrow('too much');
 });

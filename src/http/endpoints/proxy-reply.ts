@@ -1,10 +1,10 @@
 /** Sends a checked request to its destination, and replies with the listed parts of its reply, or with a stream. */
 import { type Destination, type DestinationRequest, streamed } from '../../domain/destination.ts';
-import { echoes } from '../../domain/echoes.ts';
+import { echoes, minEcho } from '../../domain/echoes.ts';
 import { type Failure, fail } from '../../domain/error.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { type FilledRequest, selectParts } from '../../domain/placeholders.ts';
-import { inTurns, type Steps } from '../../domain/steps.ts';
+import { inTurns, type Reserve, type Steps } from '../../domain/steps.ts';
 import type { OutboundReply, OutboundRequest } from '../../outbound/http-connection.ts';
 import type { RequestInfo } from '../pipeline/request-info.ts';
 import type { Reply } from '../pipeline/route.ts';
@@ -16,7 +16,7 @@ const maxBody = 1_048_576;
 const replyCost = 4;
 
 export async function sendUse(sending: Sending): Promise<Reply> {
-  const { call, use, lease } = sending;
+  const { call, use, lease, context } = sending;
   const { destination, listed, filled, secrets } = use;
   const added = Object.entries(secrets.headers).map(([name, value]) => [name, value.reveal()] as const);
   const headers = outboundHeaders(call.request, call.requestInfo, destination, listed, filled);
@@ -26,10 +26,13 @@ export async function sendUse(sending: Sending): Promise<Reply> {
     headers: { ...headers, ...filled.headers, ...Object.fromEntries(added) },
     body: filled.body,
   };
-  // Without a scheme such as `Bearer`, too: the reply may have the secret alone.
+  // Without a scheme such as `Bearer`: the reply may have the secret alone.
   const hidden = [
     ...[...filled.inserted.values()].flat(),
-    ...added.flatMap(([, value]) => [value, ...value.split(' ')]),
+    ...added.flatMap(([, value]) => {
+      const parts = value.split(' ').filter(({ length }) => length >= minEcho);
+      return parts.length > 0 ? parts : [value];
+    }),
   ];
   const { reply } = listed;
   if (reply === streamed) return streamReply(sending, request, hidden);
@@ -38,7 +41,13 @@ export async function sendUse(sending: Sending): Promise<Reply> {
   try {
     const received = await exchange(sending, request, reply).finally(lease.release);
     ({ status } = received);
-    const selected = await replyFrom(received, reply, hidden, destination.name);
+    const selected = await replyFrom(
+      received,
+      reply,
+      hidden,
+      destination.name,
+      context.memory.reserverFor(call),
+    );
     if (sending.watched.hasEchoed) throw fail('destination_echoed_data', { sent: true, expected: true });
     return selected;
   } catch (error) {
@@ -92,6 +101,7 @@ async function replyFrom(
   reply: readonly string[],
   hidden: readonly string[],
   destination: string,
+  reserve: Reserve,
 ): Promise<Reply> {
   const names = reply
     .filter((part) => part.startsWith('header:'))
@@ -104,7 +114,7 @@ async function replyFrom(
     reply.filter((part) => !part.startsWith('header:')),
   );
   const values = passed.map(([, value]) => value);
-  if (await inTurns(echoes(hidden, parts, values)))
+  if (await inTurns(echoes(hidden, parts, values, reserve)))
     throw fail('destination_echoed_data', { sent: true, expected: true });
   const own = { [destinationHeader]: destination };
   const isEmpty = parts === undefined || [204, 205, 304].includes(status);

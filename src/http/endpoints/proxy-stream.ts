@@ -1,9 +1,8 @@
 /** Passes the reply of a destination on as it arrives. What was inserted is found before its first byte is passed on. */
-import { echoes } from '../../domain/echoes.ts';
+import { Echo, type EchoFilter, echoes, echoFilter } from '../../domain/echoes.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { usableDestinations } from '../../domain/principal.ts';
-import { inTurns } from '../../domain/steps.ts';
-import { Echo, type EchoFilter, echoFilter } from '../../domain/stream-echoes.ts';
+import { inTurns, type Reserve } from '../../domain/steps.ts';
 import type { OutboundRequest, StreamedReply } from '../../outbound/http-connection.ts';
 import { isLimited } from '../admit.ts';
 import type { Call, Reply } from '../pipeline/route.ts';
@@ -36,11 +35,12 @@ export async function streamReply(
     await finish(sending, status, reason);
   };
   try {
-    const filter = await inTurns(echoFilter(hidden));
-    reservation.add(streamBytes + filter.bytes);
+    const reserve = (bytes: number) => reservation.add(bytes);
+    reserve(streamBytes);
+    const filter = await inTurns(echoFilter(hidden, reserve));
     const reply = await lease.stream(request);
     ({ status } = reply);
-    const headers = await inTurns(headersOf(reply, hidden, use.destination.name));
+    const headers = await inTurns(headersOf(reply, hidden, use.destination.name, reserve));
     const next = () => nextClean(reply, filter);
     const first = await next();
     if (first === undefined) {
@@ -102,10 +102,15 @@ async function nextClean(reply: StreamedReply, filter: EchoFilter): Promise<Buff
   }
 }
 
-function* headersOf({ headers }: StreamedReply, hidden: readonly string[], destination: string) {
+function* headersOf(
+  { headers }: StreamedReply,
+  hidden: readonly string[],
+  destination: string,
+  reserve: Reserve,
+) {
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
   const type = headers['content-type'] ?? 'application/octet-stream';
-  if (yield* echoes(hidden, undefined, [type])) throw new Echo();
+  if (yield* echoes(hidden, undefined, [type], reserve)) throw new Echo();
   return {
     'Content-Type': type,
     // The page of a destination must not run as a page of this service.
