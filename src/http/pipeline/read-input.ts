@@ -114,11 +114,19 @@ function validateBody({ body, bodyIfMissing }: KeyedRoute, value: unknown): unkn
   return value === undefined ? undefined : validate(NoFields, value, 'body');
 }
 
+/** What schemas make of no query. */
+const withoutQuery = new WeakMap<z.ZodType, unknown>();
+
 /** Without a schema, rejects every parameter. */
 export function readQuery(schema: z.ZodType | undefined, url: string): unknown {
   const queryStart = url.indexOf('?');
-  if (queryStart < 0 && !schema) return undefined;
-  const text = queryStart < 0 ? '' : url.slice(queryStart + 1);
+  if (queryStart < 0) {
+    if (!schema || withoutQuery.has(schema)) return schema && withoutQuery.get(schema);
+    const query = validate(schema, {}, 'query');
+    withoutQuery.set(schema, Object.freeze(query));
+    return query;
+  }
+  const text = url.slice(queryStart + 1);
   requireUtf8(text);
   const search = new URLSearchParams(text);
   return schema

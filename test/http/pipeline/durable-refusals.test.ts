@@ -3,7 +3,9 @@ import { beforeAll, expect, test } from 'bun:test';
 import { type ApiResponse, openTestServer, sqlite, type TestServer } from '../../support/test-server.ts';
 
 /** While it is set, no sync ends. `asked` resolves when a request waits for one. */
-let held: { readonly asked: PromiseWithResolvers<void>; readonly end: PromiseWithResolvers<void> } | undefined;
+let held:
+  | { readonly asked: PromiseWithResolvers<void>; readonly end: PromiseWithResolvers<void> }
+  | undefined;
 let server: TestServer;
 let keys: Record<'revoked' | 'reader' | 'malformed', string>;
 
@@ -42,11 +44,19 @@ async function whileSyncsTake(send: () => Promise<ApiResponse>) {
 test.each([
   ['a change with a revoked key', 'POST', 'revoked', { before: undefined, after: 401 }],
   ['a change without the permission', 'POST', 'reader', { before: undefined, after: 403 }],
-  ['a change with a malformed key, for which nothing is read,', 'POST', 'malformed', { before: 401, after: 401 }],
+  [
+    'a change with a malformed key, for which nothing is read,',
+    'POST',
+    'malformed',
+    { before: 401, after: 401 },
+  ],
   ['a read with a revoked key', 'GET', 'revoked', { before: 401, after: 401 }],
   ['a read without the permission', 'GET', 'reader', { before: 403, after: 403 }],
-] as const)('%s is refused with the right status, before or after the sync', async (_, method, who, expected) => {
-  const path = method === 'POST' ? '/tokens' : '/applications';
-  const body = method === 'POST' ? { data: 'x' } : undefined;
-  expect(await whileSyncsTake(() => server.call(method, path, { key: keys[who], body }))).toEqual(expected);
-});
+] as const)(
+  '%s is refused with the right status, before or after the sync',
+  async (_, method, who, expected) => {
+    const path = method === 'POST' ? '/tokens' : '/applications';
+    const body = method === 'POST' ? { data: 'x' } : undefined;
+    expect(await whileSyncsTake(() => server.call(method, path, { key: keys[who], body }))).toEqual(expected);
+  },
+);
