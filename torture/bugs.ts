@@ -57,8 +57,8 @@ export const bugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/store/key-rows.ts',
-        from: '  return (await tx.run(...spending)) > 0;',
-        to: '  const used = sql`select 1 as one from used_jwts where tenant_id = ${tenant} and digest = ${digest}`;\n  if (await tx.get(...used)) return false;\n  await tx.run(...spending);\n  return true;',
+        from: '  return (await tx.run(spending)) > 0;',
+        to: '  const used = sql`select 1 as one from used_jwts where tenant_id = ${tenant} and digest = ${digest}`;\n  if (await tx.get(used)) return false;\n  await tx.run(spending);\n  return true;',
       },
     ],
   },

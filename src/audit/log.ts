@@ -270,9 +270,8 @@ async function unrecordedReads(db: Reader, filter: AuditFilter): Promise<Gap[]> 
   const { operation = 'token.read', result = 'success', entity, transform } = filter;
   if (!readOperations.includes(operation) || result !== 'success') return [];
   if (entity !== undefined || filter.changes === 'true') return [];
-  const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(
-    ...sql`select at, value from setting_changes where name = ${readsSetting} order by at desc limit ${maxChanges}`,
-  );
+  const newestFirst = await db.all<{ at: DbTime; value: AuditedReads }>(sql`
+    select at, value from setting_changes where name = ${readsSetting} order by at desc limit ${maxChanges}`);
   const changes = newestFirst.toReversed();
   return changes.flatMap(({ at, value }, index): Gap[] => {
     const transforms = unrecordedTransforms[value].filter((one) => (transform ?? one) === one);

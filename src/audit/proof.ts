@@ -133,17 +133,16 @@ async function adopt(tx: Queries, keys: ChainKeys, { chain, segments }: Released
       system,
       content,
     });
-    await tx.run(insertSegment, segmentValues(signedHeader, await packEntries(own)));
+    await tx.run([insertSegment, segmentValues(signedHeader, await packEntries(own))]);
     await insertIndex(tx, header, (await indexOf(own)).index);
     previous = hashOf(signedHeader);
   }
   // Counts as recorded, so that the end gets into the system chain when the chain grows, which is after the copy is opened.
-  await tx.run(
-    ...sql`insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+  await tx.run(sql`
+    insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
        recorded_number, recorded_at, recorded_mac)
      values (${tenantId}, ${number}, ${seq}, ${bytesOf(previous)}, ${sealed_at}, ${max_delay}, ${base.number}, ${baseSeq},
-       ${bytesOf(base.hash)}, ${number}, 0, ${recordedMac(keys, tenantId, number, 0)})`,
-  );
+       ${bytesOf(base.hash)}, ${number}, 0, ${recordedMac(keys, tenantId, number, 0)})`);
 }
 
 /**
@@ -190,7 +189,7 @@ export async function chainKeysOf(db: Db, masters: MasterKeys): Promise<ChainKey
 
 /** Whether the log has no segments yet, as in a database that no node has used. */
 export async function isEmptyLog(db: Pick<Db, 'get'>): Promise<boolean> {
-  return (await db.get(...sql`select 1 as one from audit_segments limit 1 ${everyTenant}`)) === undefined;
+  return (await db.get(sql`select 1 as one from audit_segments limit 1 ${everyTenant}`)) === undefined;
 }
 
 export interface HeadsCheck {

@@ -182,7 +182,7 @@ export async function moveTenantRows(
   if (!names.includes(server))
     throw new NoSuchServer(`the cluster has no server ${server} for rows, only ${names.join(' and ')}`);
   const shardIn = ({ get }: Pick<Queries, 'get'>) =>
-    get<{ id: string; alone: boolean; host: string; port: number }>(...shardOf(tenant));
+    get<{ id: string; alone: boolean; host: string; port: number }>(shardOf(tenant));
   const serverOf = ({ host, port }: { host: string; port: number }) => `${host}:${port}`;
   let from = server;
   // In two transactions, because the move reads the new shard with other connections.
@@ -192,20 +192,17 @@ export async function moveTenantRows(
     if (from === server) return;
     await onStart(from);
     if (!shard?.alone)
-      await tx.get(
-        ...sql`select isolate_tenant_to_new_shard('tenants', cast(${tenant} as uuid), 'CASCADE',
-          shard_transfer_mode => 'block_writes')`,
-      );
+      await tx.get(sql`select isolate_tenant_to_new_shard('tenants', cast(${tenant} as uuid), 'CASCADE',
+        shard_transfer_mode => 'block_writes')`);
   }, 'moving');
   if (from === server) return from;
   await db.exclusively(async (tx) => {
     const shard = await shardIn(tx);
     if (shard && serverOf(shard) !== server)
-      await tx.get(
-        ...sql`select citus_move_shard_placement(cast(cast(${shard.id} as text) as bigint), ${shard.host}, ${shard.port},
+      await tx.get(sql`
+        select citus_move_shard_placement(cast(cast(${shard.id} as text) as bigint), ${shard.host}, ${shard.port},
             n.nodename, n.nodeport, 'block_writes')
-          from pg_dist_node n where n.nodename || ':' || n.nodeport = ${server}`,
-      );
+          from pg_dist_node n where n.nodename || ':' || n.nodeport = ${server}`);
   }, 'moving');
   return from;
 }

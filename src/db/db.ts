@@ -7,7 +7,16 @@
 import type { Awaitable } from '../domain/awaitable.ts';
 import type { ServerPosition } from '../domain/database-position.ts';
 import { Failure, fail } from '../domain/error.ts';
-import { type Bound, type Clause, type Lookup, none, raw, type Target, type Value } from './statement.ts';
+import {
+  type Bound,
+  type Clause,
+  type Lookup,
+  none,
+  raw,
+  type Statement,
+  type Target,
+  type Value,
+} from './statement.ts';
 
 /** A value of a unique column. */
 export type Key = string | Uint8Array;
@@ -17,12 +26,12 @@ export type DbTime = number | string;
 /** Runs statements. Inside `transaction`, all of them take effect together or not at all. */
 export interface Queries extends Engine {
   /** For statements that only read, also those that lock rows. */
-  get<R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined>;
-  all<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
+  get<R>(statement: Statement): Awaitable<R | undefined>;
+  all<R>(statement: Statement): Awaitable<R[]>;
   /** Returns the number of changed rows. Outside a transaction, the change is durable when this returns. */
-  run(sql: string, params?: readonly Value[]): Awaitable<number>;
+  run(statement: Statement): Awaitable<number>;
   /** Like `run`, for a statement that ends with `returning`. */
-  returning<R>(sql: string, params?: readonly Value[]): Awaitable<R[]>;
+  returning<R>(statement: Statement): Awaitable<R[]>;
   /**
    * Inserts rows in as few round trips as the database needs, and returns their number. With `onlyIf`, returns 0 if its
    * `select` finds no row. The caller must then fail the transaction, because rows may have been inserted.

@@ -8,7 +8,7 @@ import { nilTenant } from '../domain/key.ts';
 import { nextTurn } from '../domain/steps.ts';
 import { type BatchLimits, batcher, nameOf } from './batcher.ts';
 import { alone, DbUnavailable, type Entity, type Key, type Queries, type Transaction } from './db.ts';
-import type { Lookup, Value } from './statement.ts';
+import type { Lookup, Statement } from './statement.ts';
 
 export interface Driver extends BatchLimits {
   /**
@@ -287,21 +287,15 @@ class SharedTransaction implements Transaction {
     this.writesTogether = queries.writesTogether;
   }
 
-  readonly get = <R>(sql: string, params?: readonly Value[]): Awaitable<R | undefined> =>
-    this.#track(
-      () => this.#queries.get<R>(sql, params),
-      () => false,
-    );
+  readonly get = <R>(statement: Statement): Awaitable<R | undefined> =>
+    this.#track(() => this.#queries.get<R>(statement));
 
-  readonly all = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> =>
-    this.#track(
-      () => this.#queries.all<R>(sql, params),
-      () => false,
-    );
+  readonly all = <R>(statement: Statement): Awaitable<R[]> =>
+    this.#track(() => this.#queries.all<R>(statement));
 
-  readonly returning = <R>(sql: string, params?: readonly Value[]): Awaitable<R[]> =>
+  readonly returning = <R>(statement: Statement): Awaitable<R[]> =>
     this.#track(
-      () => this.#queries.returning<R>(sql, params),
+      () => this.#queries.returning<R>(statement),
       (rows) => rows.length > 0,
     );
 
@@ -311,9 +305,9 @@ class SharedTransaction implements Transaction {
       (inserted) => inserted > 0 || onlyIf !== undefined,
     );
 
-  readonly run = (sql: string, params?: readonly Value[]): Awaitable<number> =>
+  readonly run = (statement: Statement): Awaitable<number> =>
     this.#track(
-      () => this.#queries.run(sql, params),
+      () => this.#queries.run(statement),
       (changes) => changes > 0,
     );
 
@@ -324,10 +318,7 @@ class SharedTransaction implements Transaction {
     if (!rows.has(name))
       rows.set(
         name,
-        this.#track(
-          () => this.#queries.lookup(lookup, key, tenant),
-          () => false,
-        ),
+        this.#track(() => this.#queries.lookup(lookup, key, tenant)),
       );
     return rows.get(name) as Awaitable<R | undefined>;
   };
@@ -341,7 +332,7 @@ class SharedTransaction implements Transaction {
     return this.#wrote || this.#open > 0;
   }
 
-  #track<T>(send: () => Awaitable<T>, hasWritten: (answer: T) => boolean): Awaitable<T> {
+  #track<T>(send: () => Awaitable<T>, hasWritten: (answer: T) => boolean = () => false): Awaitable<T> {
     this.#open++;
     return then(send(), (answer) => {
       this.#open--;

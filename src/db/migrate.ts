@@ -233,10 +233,8 @@ function applyNext(db: Db, known: readonly Migration[]): Promise<number> {
     const next = known[version];
     if (!next) return version;
     for (const statement of statementsFor(db.dialect, next)) await tx.run(statement);
-    await tx.run(
-      ...sql`insert into schema_versions (version, name, hash)
-        values (${version + 1}, ${next.name}, ${hashOf(db.dialect, next)})`,
-    );
+    await tx.run(sql`insert into schema_versions (version, name, hash)
+      values (${version + 1}, ${next.name}, ${hashOf(db.dialect, next)})`);
     return version;
   }, 'slow');
 }

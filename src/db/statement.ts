@@ -52,8 +52,15 @@ export function lookup<R>(
   };
 }
 
-/** A statement with its parameters, for `Queries.run(...bound)`. */
-export type Bound = readonly [sql: string, params: readonly Value[]];
+/** A statement with its parameters. */
+export type Bound = readonly [text: string, params: readonly Value[]];
+
+/** What `Queries` run. A text has no parameters. */
+export type Statement = string | Bound;
+
+export function boundOf(statement: Statement): Bound {
+  return typeof statement === 'string' ? [statement, []] : statement;
+}
 
 /** A value that stands in a statement several times, as one parameter. */
 export class Param {

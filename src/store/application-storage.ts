@@ -109,12 +109,12 @@ const insertShared = ({ tenant, application, shard, tokens, bytes }: Sum) =>
 export async function writeCharges(tx: Queries, charges: readonly Charge[]): Promise<void> {
   const sums = summed(charges);
   if (tx.isEmbedded) {
-    for (const sum of sums) await tx.run(...addOne(sum));
+    for (const sum of sums) await tx.run(addOne(sum));
     return;
   }
-  const updated = await Promise.all(sums.map((sum) => tx.run(...addToShared(sum))));
+  const updated = await Promise.all(sums.map((sum) => tx.run(addToShared(sum))));
   for (const sum of sums.filter((_, at) => updated[at] === 0))
-    if (await tx.get(...applicationExists(sum))) await tx.run(...insertShared(sum));
+    if (await tx.get(applicationExists(sum))) await tx.run(insertShared(sum));
 }
 
 /** Adds up the charges of each application and kind. Sorted by application. */
@@ -136,10 +136,9 @@ export async function storageUsedBy(
   tenant: string,
   application: string,
 ): Promise<StorageUsed> {
-  const row = await db.get<{ tokens: DbTime; bytes: DbTime }>(
-    ...sql`select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
-      where tenant_id = ${tenant} and application_id = ${application}`,
-  );
+  const row = await db.get<{ tokens: DbTime; bytes: DbTime }>(sql`
+    select coalesce(sum(tokens), 0) as tokens, coalesce(sum(bytes), 0) as bytes from application_storage
+      where tenant_id = ${tenant} and application_id = ${application}`);
   return { tokens: Number(row?.tokens ?? 0), bytes: Number(row?.bytes ?? 0) };
 }
 
@@ -155,9 +154,7 @@ interface Deleted {
  * storage of their creators. Returns the number of deleted tokens.
  */
 export async function deleteTokens(tx: Queries, deletion: Clause): Promise<number> {
-  const deleted = await tx.returning<Deleted>(
-    ...sql`${deletion} returning tenant_id, seq, created_by, bytes`,
-  );
+  const deleted = await tx.returning<Deleted>(sql`${deletion} returning tenant_id, seq, created_by, bytes`);
   await deleteTokenRows(tx, deleted);
   const credits = deleted.map((row) => chargeOf(row, -1, -row.bytes));
   if (credits.length > 0) await writeCharges(tx, credits);
@@ -196,7 +193,7 @@ export async function deleteAllowed(
 
 async function deleteLocked(tx: Queries, tenant: string, tokens: readonly Deleted[]): Promise<void> {
   const seqs = list(tokens.map(({ seq }) => seq));
-  await tx.run(...sql`delete from tokens where tenant_id = ${tenant} and seq in ${seqs}`);
+  await tx.run(sql`delete from tokens where tenant_id = ${tenant} and seq in ${seqs}`);
   await deleteTokenRows(tx, tokens);
 }
 
@@ -207,11 +204,10 @@ async function lockAll(
   seqs: readonly string[],
 ): Promise<(Deleted & DecidedBy)[]> {
   if (seqs.length === 0) return [];
-  const locked = await tx.all<Deleted & DecidedBy>(
-    ...sql`select t.tenant_id, t.seq, t.id, t.container, t.max_uses, t.created_by, t.bytes from tokens t
+  const locked = await tx.all<Deleted & DecidedBy>(sql`
+    select t.tenant_id, t.seq, t.id, t.container, t.max_uses, t.created_by, t.bytes from tokens t
       where t.tenant_id = ${tenant} and t.seq in ${list(seqs)} and ${notExpired('t')}
-      order by t.id ${rowLock(tx, 'for update')}`,
-  );
+      order by t.id ${rowLock(tx, 'for update')}`);
   return locked.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }
 

@@ -89,17 +89,15 @@ export async function lockApplication(
   tenant: string,
   id: string,
 ): Promise<Application | undefined> {
-  const row = await tx.get<ApplicationRow>(
-    ...sql`select ${ownColumns} from applications a
-      where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid} ${rowLock(tx, 'for no key update')}`,
-  );
+  const row = await tx.get<ApplicationRow>(sql`select ${ownColumns} from applications a
+    where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid} ${rowLock(tx, 'for no key update')}`);
   return row && toApplication(row);
 }
 
 const [ownColumns, ownIsValid] = [applicationColumns('a'), notExpired('a')];
 
 function deleteKeys(tx: Queries, tenant: string, id: string): Awaitable<number> {
-  return tx.run(...sql`delete from application_keys where tenant_id = ${tenant} and application_id = ${id}`);
+  return tx.run(sql`delete from application_keys where tenant_id = ${tenant} and application_id = ${id}`);
 }
 
 export function applications(db: Executor): Applications {
@@ -124,11 +122,9 @@ export function applications(db: Executor): Applications {
       ),
 
     expiredSince: async (tenant, since, limit) => {
-      const rows = await db.all<ApplicationRow>(
-        ...sql`select ${ownColumns} from applications a
-         where a.tenant_id = ${tenant} and a.expires_at > ${Math.max(since, 0)} and a.expires_at <= :now
-         order by a.expires_at limit ${limit}`,
-      );
+      const rows = await db.all<ApplicationRow>(sql`select ${ownColumns} from applications a
+        where a.tenant_id = ${tenant} and a.expires_at > ${Math.max(since, 0)} and a.expires_at <= :now
+        order by a.expires_at limit ${limit}`);
       return rows.map(toApplication);
     },
 
@@ -183,7 +179,7 @@ export async function updateApplication(
 ): Promise<void> {
   const modified_at = modificationTime(before === undefined ? null : Date.parse(before), at);
   const changes = { ...columns, ...(by !== undefined && { modified_by: by }), modified_at };
-  await tx.run(...applicationTable.update({ tenant_id, id }, changes));
+  await tx.run(applicationTable.update({ tenant_id, id }, changes));
 }
 
 /** The columns that an update replaces. */
@@ -226,7 +222,7 @@ async function markDeleted(
   const old = await lockApplication(tx, tenant, id);
   if (!old) return undefined;
   check?.(old);
-  await tx.run(...sql`update applications set expires_at = 0 where tenant_id = ${tenant} and id = ${id}`);
+  await tx.run(sql`update applications set expires_at = 0 where tenant_id = ${tenant} and id = ${id}`);
   // Deletes the keys now instead of in the sweep, so that response times do not reveal which keys existed.
   await deleteKeys(tx, tenant, id);
   return old;
@@ -240,7 +236,7 @@ export async function insertApplication(
 ) {
   const { id, type, createdBy, createdAt, expiresAt, keyExpiresAt, ...fields } = application;
   const owner = { tenant_id: tenant, id, type, created_by: createdBy, created_at: createdAt };
-  await tx.run(...applicationTable.insert({ ...columnsOf(fields), ...owner, expires_at: expiresAt }));
+  await tx.run(applicationTable.insert({ ...columnsOf(fields), ...owner, expires_at: expiresAt }));
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
 }
 
@@ -362,9 +358,8 @@ async function replaceLabels(
 ): Promise<void> {
   if (labelText(before) === labelText(after)) return;
   if (before)
-    await tx.run(
-      ...sql`delete from application_labels where tenant_id = ${tenant} and application_id = ${application}`,
-    );
+    await tx.run(sql`
+      delete from application_labels where tenant_id = ${tenant} and application_id = ${application}`);
   await tx.insert(labelRows, rowsOf(tenant, application, after));
 }
 

@@ -84,11 +84,9 @@ interface Column {
 
 export function columnsOf(tx: Queries, table: string): Promise<Column[]> {
   return Promise.resolve(
-    tx.all<Column>(
-      ...sql`select column_name as name, data_type as type
-    from information_schema.columns where table_schema = current_schema() and table_name = ${table}
-    order by ordinal_position`,
-    ),
+    tx.all<Column>(sql`select column_name as name, data_type as type
+      from information_schema.columns where table_schema = current_schema() and table_name = ${table}
+      order by ordinal_position`),
   );
 }
 

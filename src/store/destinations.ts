@@ -64,7 +64,7 @@ const selectById = (tenant: string, id: string, lock = none) =>
 
 async function isTaken(tx: Queries, tenant: string, id: string, name: string): Promise<boolean> {
   const other = sql`select 1 as one from destinations where tenant_id = ${tenant} and name = ${name} and id <> ${id}`;
-  return (await tx.get(...other)) !== undefined;
+  return (await tx.get(other)) !== undefined;
 }
 
 export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destinations {
@@ -75,7 +75,7 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
   };
   /** Until the transaction ends, no other one creates or renames a destination of the tenant. */
   const lockNames = (tx: Queries, tenant: string) =>
-    tx.get(...sql`select 1 as one from tenants where id = ${tenant} ${rowLock(db, 'for no key update')}`);
+    tx.get(sql`select 1 as one from tenants where id = ${tenant} ${rowLock(db, 'for no key update')}`);
 
   return {
     create: async (tenant, id, fields, { by, at }, max) => {
@@ -85,9 +85,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         if (
           Number(
             (
-              await tx.get<{ count: DbTime }>(
-                ...sql`select count(*) as count from destinations where tenant_id = ${tenant}`,
-              )
+              await tx.get<{ count: DbTime }>(sql`
+                select count(*) as count from destinations where tenant_id = ${tenant}`)
             )?.count,
           ) >= max
         )
@@ -96,8 +95,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
         const row = { tenant_id: tenant, id, origin: fields.origin, modified_at: null };
         const secrets = encryptSecrets(key, row, fields.secrets);
         const created = { ...row, created_by: by, created_at: at, secrets, ...changeable(fields) };
-        await tx.run(...destinationTable.insert(created));
-        return toStored((await tx.get<Row>(...selectById(tenant, id))) as Row, key);
+        await tx.run(destinationTable.insert(created));
+        return toStored((await tx.get<Row>(selectById(tenant, id))) as Row, key);
       });
     },
 
@@ -118,26 +117,26 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
       const key = await dataKey(tenant);
       return db.transaction(async (tx) => {
         await lockNames(tx, tenant);
-        const old = await tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
+        const old = await tx.get<Row>(selectById(tenant, id, rowLock(db, 'for update')));
         if (!old) return undefined;
         const fields = revise(toStored(old, key));
         const modified_at = modificationTime(old.modified_at, at);
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const secrets = encryptSecrets(key, { ...old, modified_at }, fields.secrets);
         const changes = { modified_by: by, modified_at, secrets, ...changeable(fields) };
-        await tx.run(...destinationTable.update({ tenant_id: tenant, id }, changes));
+        await tx.run(destinationTable.update({ tenant_id: tenant, id }, changes));
         forget(old, key);
-        return toStored((await tx.get<Row>(...selectById(tenant, id))) as Row, key);
+        return toStored((await tx.get<Row>(selectById(tenant, id))) as Row, key);
       });
     },
 
     delete: (tenant, id, check) =>
       db.transaction(async (tx) => {
-        const row = await tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
+        const row = await tx.get<Row>(selectById(tenant, id, rowLock(db, 'for update')));
         if (!row) return undefined;
         const destination = toDestination(row);
         check(destination);
-        await tx.run(...sql`delete from destinations where tenant_id = ${tenant} and id = ${id}`);
+        await tx.run(sql`delete from destinations where tenant_id = ${tenant} and id = ${id}`);
         // Without the data key, the row was not decrypted.
         const key = await dataKey(tenant).catch(() => undefined);
         if (key) forget(row, key);
@@ -151,39 +150,34 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
 /** Each method locks the destination, so that its count of stops is right. */
 function stopsIn(db: Executor): Pick<Destinations, 'stop' | 'isStopped' | 'allow'> {
   const lock = (tx: Queries, tenant: string, id: string) =>
-    tx.get<Row>(...selectById(tenant, id, rowLock(db, 'for update')));
+    tx.get<Row>(selectById(tenant, id, rowLock(db, 'for update')));
   const count = (tx: Queries, tenant: string, id: string, change: number) =>
-    tx.run(
-      ...sql`update destinations set stops = stops + ${change} where tenant_id = ${tenant} and id = ${id}`,
-    );
+    tx.run(sql`update destinations set stops = stops + ${change} where tenant_id = ${tenant} and id = ${id}`);
   return {
     stop: (tenant, id, application, tokens, at) =>
       db.transaction(async (tx) => {
         if (!(await lock(tx, tenant, id))) return;
         let added = 0;
         for (const token of tokens)
-          added += await tx.run(
-            ...sql`insert into destination_stops (tenant_id, destination_id, application_id, token_id, stopped_at)
-              values (${tenant}, ${id}, ${application}, ${token}, ${at}) on conflict do nothing`,
-          );
+          added += await tx.run(sql`
+            insert into destination_stops (tenant_id, destination_id, application_id, token_id, stopped_at)
+              values (${tenant}, ${id}, ${application}, ${token}, ${at}) on conflict do nothing`);
         await count(tx, tenant, id, added);
       }),
 
     isStopped: async (tenant, id, application, tokens) => {
-      const stop = await db.get(
-        ...sql`select 1 as one from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
-          and application_id = ${application} and token_id in ${list(tokens)}`,
-      );
+      const stop = await db.get(sql`
+        select 1 as one from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
+          and application_id = ${application} and token_id in ${list(tokens)}`);
       return stop !== undefined;
     },
 
     allow: (tenant, id, application, token) =>
       db.transaction(async (tx) => {
         if (!(await lock(tx, tenant, id))) return undefined;
-        const removed = await tx.run(
-          ...sql`delete from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
-            and application_id = ${application} and token_id = ${token}`,
-        );
+        const removed = await tx.run(sql`
+          delete from destination_stops where tenant_id = ${tenant} and destination_id = ${id}
+            and application_id = ${application} and token_id = ${token}`);
         await count(tx, tenant, id, -removed);
         return removed > 0;
       }),
@@ -196,10 +190,9 @@ async function locate(
   references: readonly string[],
 ): Promise<ReadonlyMap<string, string>> {
   const ids = references.filter((text) => Id.safeParse(text).success);
-  const rows = await db.all<Pick<Row, 'id' | 'name'>>(
-    ...sql`select d.id, d.name from destinations d where d.tenant_id = ${tenant}
-       and (d.id in ${list(ids)} or d.name in ${list(references)})`,
-  );
+  const rows = await db.all<Pick<Row, 'id' | 'name'>>(sql`
+    select d.id, d.name from destinations d where d.tenant_id = ${tenant}
+       and (d.id in ${list(ids)} or d.name in ${list(references)})`);
   return new Map(rows.flatMap(({ id, name }) => [[id, id] as const, [name, id] as const]));
 }
 

@@ -26,7 +26,7 @@ const maxCounted = 10_000;
 /** Each query reads a bounded number of rows from an index. */
 export async function readGauges(db: Db): Promise<Gauges> {
   const number = async (statement: Bound) =>
-    Number((await db.get<{ value: DbTime | null }>(...statement))?.value ?? 0);
+    Number((await db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
   const { bytes, rows } = sizes[db.dialect];
   const counts: Record<string, number> = {};
   for (const table of tables) counts[table] = await number(rows(table));

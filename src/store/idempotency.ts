@@ -19,10 +19,9 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
       const digest = fingerprint(dataKey(tenant), key);
       if (!tx.isEmbedded && !(await tryLock(tx, `${tenant} ${caller} ${key}`)))
         throw fail('idempotency_running');
-      const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(
-        ...sql`select request_digest, reply from idempotency
-         where tenant_id = ${tenant} and caller_id = ${caller} and key_digest = ${digest} and expires_at > :now`,
-      );
+      const row = await tx.get<{ request_digest: Uint8Array; reply: Uint8Array }>(sql`
+        select request_digest, reply from idempotency
+         where tenant_id = ${tenant} and caller_id = ${caller} and key_digest = ${digest} and expires_at > :now`);
       if (!row) return undefined;
       const same = Buffer.from(row.request_digest).equals(fingerprint(dataKey(tenant), request));
       if (!same) throw fail('idempotency_mismatch');
@@ -47,12 +46,10 @@ export function idempotency(tx: Executor, dataKey: (tenant: string) => Uint8Arra
         clause`delete from idempotency
          where tenant_id = ${tenant} and caller_id = ${caller} and key_digest = ${digest} and expires_at <= :now`,
       );
-      await tx.run(
-        ...sql`insert into idempotency
-           (tenant_id, caller_id, key_digest, request_digest, reply, expires_at, application_id, bytes)
-         values (${tenant}, ${caller}, ${digest}, ${fingerprint(dataKey(tenant), request)}, ${encrypted},
-         ${now + retention}, ${application}, ${bytes})`,
-      );
+      await tx.run(sql`insert into idempotency
+          (tenant_id, caller_id, key_digest, request_digest, reply, expires_at, application_id, bytes)
+        values (${tenant}, ${caller}, ${digest}, ${fingerprint(dataKey(tenant), request)}, ${encrypted},
+        ${now + retention}, ${application}, ${bytes})`);
       const charge: Charge = { tenant, application, kind: 'records', tokens: 0, bytes };
       for (const each of [...replaced, charge]) await tx.defer(writeCharges, each);
     },
@@ -71,9 +68,8 @@ export async function deleteRecords(tx: Queries, deletion: Clause): Promise<numb
 
 /** Returns the charges that the caller has to write. */
 async function removeRecords(tx: Queries, deletion: Clause): Promise<Charge[]> {
-  const deleted = await tx.returning<{ tenant_id: string; application_id: string; bytes: number }>(
-    ...sql`${deletion} returning tenant_id, application_id, bytes`,
-  );
+  const deleted = await tx.returning<{ tenant_id: string; application_id: string; bytes: number }>(sql`
+    ${deletion} returning tenant_id, application_id, bytes`);
   return deleted.map(({ tenant_id, application_id, bytes }) => ({
     tenant: tenant_id,
     application: application_id,

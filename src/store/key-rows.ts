@@ -34,11 +34,9 @@ export type KeyRow = Parameters<typeof keyTable.view>[0];
 export async function countKeys(tx: Queries, tenant: string, application: string): Promise<number> {
   return Number(
     (
-      await tx.get<{ count: DbTime }>(
-        ...sql`select count(*) as count from application_keys k
-    where k.tenant_id = ${tenant} and k.application_id = ${application} and k.trust is null
-      and (k.expires_at is null or k.expires_at > :now)`,
-      )
+      await tx.get<{ count: DbTime }>(sql`select count(*) as count from application_keys k
+        where k.tenant_id = ${tenant} and k.application_id = ${application} and k.trust is null
+          and (k.expires_at is null or k.expires_at > :now)`)
     )?.count,
   );
 }
@@ -51,13 +49,11 @@ export async function expireKeys(
   expiresAt: number,
 ): Promise<void> {
   const end = new Param(expiresAt);
-  await tx.run(
-    ...sql`update application_keys
-      set expires_at = case when expires_at < ${end} then expires_at else ${end} end,
-       ends_at = case when ends_at > ${end} then ${end} else ends_at end
-     where tenant_id = ${tenant} and application_id = ${application}
-       and (expires_at is null or expires_at > ${end} or ends_at > ${end})`,
-  );
+  await tx.run(sql`update application_keys
+     set expires_at = case when expires_at < ${end} then expires_at else ${end} end,
+      ends_at = case when ends_at > ${end} then ${end} else ends_at end
+    where tenant_id = ${tenant} and application_id = ${application}
+      and (expires_at is null or expires_at > ${end} or ends_at > ${end})`);
 }
 
 export async function insertKey(
@@ -72,7 +68,7 @@ export async function insertKey(
   const created_by = by ?? null;
   const expires_at = expiresAt ?? null;
   const row = { id, ending, created_by, created_at: at, expires_at };
-  await tx.run(...keyTable.insert({ ...row, tenant_id: tenant, application_id: application, digest }));
+  await tx.run(keyTable.insert({ ...row, tenant_id: tenant, application_id: application, digest }));
   return { ...row, last_used_at: null };
 }
 
@@ -105,16 +101,15 @@ export async function endUntrusted(
   const kept = after.map(trustOf);
   const ended = before.map(trustOf).filter((trust) => !kept.includes(trust));
   if (ended.length === 0) return;
-  const deleted = await tx.returning<{ digest: Digest }>(
-    ...sql`delete from application_keys where tenant_id = ${tenant}
-       and application_id = ${application} and trust in ${list(ended)} returning digest`,
-  );
+  const deleted = await tx.returning<{ digest: Digest }>(sql`
+    delete from application_keys where tenant_id = ${tenant}
+       and application_id = ${application} and trust in ${list(ended)} returning digest`);
   const digests = [
     ...ended.map((trust) => trustDigest(application, trust)),
     ...deleted.map(({ digest }) => digest),
   ];
   // One by one: with `insert … select`, Citus would wait while any shard moves.
-  await Promise.all(digests.map((digest) => tx.run(...insertLeaked(tenant, digest))));
+  await Promise.all(digests.map((digest) => tx.run(insertLeaked(tenant, digest))));
 }
 
 const insertLeaked = (
@@ -131,11 +126,10 @@ export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application:
   return (
     Number(
       (
-        await tx.get<{ count: DbTime }>(
-          ...sql`select count(*) as count from (select 1 from application_keys k where k.tenant_id = ${tenant}
-    and k.application_id = ${application} and k.trust is not null and k.expires_at > :now
-    limit ${maxIssuedKeys}) as issued`,
-        )
+        await tx.get<{ count: DbTime }>(sql`
+          select count(*) as count from (select 1 from application_keys k where k.tenant_id = ${tenant}
+          and k.application_id = ${application} and k.trust is not null and k.expires_at > :now
+          limit ${maxIssuedKeys}) as issued`)
       )?.count,
     ) >= maxIssuedKeys
   );
@@ -151,14 +145,12 @@ export function endOldestSessions(
   application: string,
   { issuer, subject }: Workload,
 ) {
-  return tx.run(
-    ...sql`delete from application_keys
-      where tenant_id = ${tenant} and application_id = ${application} and id in (
-       select k.id from application_keys k
-       where k.tenant_id = ${tenant} and k.application_id = ${application} and k.issuer = ${issuer.issuer}
-         and k.subject = ${subject} and k.person is not null and k.expires_at > :now
-       order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1})`,
-  );
+  return tx.run(sql`delete from application_keys
+    where tenant_id = ${tenant} and application_id = ${application} and id in (
+     select k.id from application_keys k
+     where k.tenant_id = ${tenant} and k.application_id = ${application} and k.issuer = ${issuer.issuer}
+       and k.subject = ${subject} and k.person is not null and k.expires_at > :now
+     order by k.id desc limit ${maxIssuedKeys} offset ${maxPersonSessions - 1})`);
 }
 
 /** Milliseconds for which a JWT is remembered after it has expired: more than a request takes. */
@@ -174,7 +166,7 @@ export async function spendJwt(
   const digest: Digest = keyDigest(JSON.stringify([issuer.issuer, jti]));
   const spending = sql`insert into used_jwts (tenant_id, digest, expires_at)
     values (${tenant}, ${digest}, ${expiresAt + usedJwtMargin}) on conflict do nothing`;
-  return (await tx.run(...spending)) > 0;
+  return (await tx.run(spending)) > 0;
 }
 
 export async function insertIssuedKey(
@@ -186,7 +178,7 @@ export async function insertIssuedKey(
   const id = newId(at);
   const { issuer, subject } = workload;
   await tx.run(
-    ...keyTable.insert({
+    keyTable.insert({
       ...{ tenant_id: tenant, application_id: application, id, digest: key.digest, ending: key.ending },
       ...{
         created_at: at,
@@ -207,10 +199,8 @@ export async function renewKey(
   tx: Pick<Queries, 'run'>,
   ...[tenant, application, id, expiresAt]: Parameters<Keys['renew']>
 ): Promise<void> {
-  await tx.run(
-    ...sql`update application_keys
-      set expires_at = case when ends_at < ${expiresAt} then ends_at else ${expiresAt} end
-     where tenant_id = ${tenant} and application_id = ${application} and id = ${id} and ends_at is not null
-     and expires_at > :now`,
-  );
+  await tx.run(sql`update application_keys
+     set expires_at = case when ends_at < ${expiresAt} then ends_at else ${expiresAt} end
+    where tenant_id = ${tenant} and application_id = ${application} and id = ${id} and ends_at is not null
+    and expires_at > :now`);
 }

@@ -35,14 +35,13 @@ const isListed = raw('k.trust is null');
 export function applicationKeys(db: Executor): Keys {
   return {
     list: async (tenant, application) => {
-      const rows = await db.all<KeyRow>(
-        ...sql`select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
+      const rows = await db.all<KeyRow>(sql`
+        select k.id, k.ending, k.created_by, k.created_at, k.last_used_at,
            case when a.expires_at is null or k.expires_at <= a.expires_at then k.expires_at end as expires_at
          from application_keys k
          join applications a on a.tenant_id = k.tenant_id and a.id = k.application_id
          where k.tenant_id = ${tenant} and k.application_id = ${application} and ${isListed} and ${notExpired('k')} and ${notExpired('a')}
-         order by k.id desc`,
-      );
+         order by k.id desc`);
       return rows.map(toKey);
     },
 
@@ -79,10 +78,9 @@ export function applicationKeys(db: Executor): Keys {
         const owner = await lockApplication(tx, tenant, application);
         if (!owner) return undefined;
         check(owner);
-        const [row] = await tx.returning<KeyRow>(
-          ...sql`delete from application_keys as k where k.tenant_id = ${tenant} and k.application_id = ${application}
-            and ${notExpired('k')} and id = ${id} returning ${raw(keyTable.shown.join(', '))}`,
-        );
+        const [row] = await tx.returning<KeyRow>(sql`
+          delete from application_keys as k where k.tenant_id = ${tenant} and k.application_id = ${application}
+            and ${notExpired('k')} and id = ${id} returning ${raw(keyTable.shown.join(', '))}`);
         return row && toKey(row);
       }),
   };
@@ -112,10 +110,10 @@ async function endUnlimitedSessions(tx: Queries, tenant: string, digest: Digest)
   const found = clause`from application_keys k
     where k.tenant_id = ${tenant} and k.digest = ${digest} and ${notExpired('k')}`;
   const insert = (rows: Clause) =>
-    tx.run(...sql`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`);
+    tx.run(sql`insert into leaked_keys (tenant_id, digest, expires_at) ${rows} on conflict do nothing`);
   const end = raw(`:now + ${longestSession}`);
   if (tx.isEmbedded || tx.writesTogether) await insert(clause`select k.tenant_id, k.digest, ${end} ${found}`);
-  else if (await tx.get(...sql`select 1 as one ${found}`))
+  else if (await tx.get(sql`select 1 as one ${found}`))
     await insert(clause`values (${tenant}, ${digest}, ${end})`);
 }
 
@@ -146,8 +144,8 @@ export function keyRevoker(
       async (tx) => {
         const now = await databaseTime(tx);
         await endUnlimitedSessions(tx, tenant, digest);
-        const [key] = await tx.returning<RevokedRow>(...deleteKey(tenant, digest));
-        const [session] = await tx.returning<SessionRow>(...deleteSession(tenant, digest));
+        const [key] = await tx.returning<RevokedRow>(deleteKey(tenant, digest));
+        const [session] = await tx.returning<SessionRow>(deleteSession(tenant, digest));
         await tx.defer(writeChanges, entryOf(toRevoked(key, session), now));
       },
       digest.toHex(),
@@ -199,7 +197,7 @@ export function signInTargets(db: Db, tags: TenantTags): Store['findSignInTarget
     const tenant = tag === undefined ? undefined : await tags.find(tag);
     return tenant === undefined
       ? undefined
-      : { tenant, targets: (await db.all<TargetRow>(...selectSignInTargets(tenant))).map(toTarget) };
+      : { tenant, targets: (await db.all<TargetRow>(selectSignInTargets(tenant))).map(toTarget) };
   };
 }
 
@@ -213,10 +211,9 @@ export function personSessions(db: Db): Store['findPersonSessions'] {
         : subject === undefined
           ? clause`sid = ${sid}`
           : clause`subject = ${subject} and (sid = ${sid} or sid is null)`;
-    const rows = await db.all<Omit<RevokedRow, 'ending'>>(
-      ...sql`select tenant_id, application_id, id from application_keys
-        where issuer = ${issuer} and created_at < ${before} and person is not null and ${isPerson} ${everyTenant}`,
-    );
+    const rows = await db.all<Omit<RevokedRow, 'ending'>>(sql`
+      select tenant_id, application_id, id from application_keys
+        where issuer = ${issuer} and created_at < ${before} and person is not null and ${isPerson} ${everyTenant}`);
     return rows.map(({ tenant_id, application_id, id }) => ({
       tenantId: tenant_id,
       applicationId: application_id,

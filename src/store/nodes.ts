@@ -64,24 +64,22 @@ export function nodes(db: Db): Nodes {
   return {
     record: ({ id, name, version, url, masterKeys, clock }) =>
       db.transaction(async (tx) => {
-        await tx.run(...sql`delete from nodes where seen_at < :now - ${memory}`);
-        const [row] = await tx.returning<{ seen_at: DbTime }>(
-          ...sql`insert into nodes (id, name, version, url, master_keys, clock, seen_at)
+        await tx.run(sql`delete from nodes where seen_at < :now - ${memory}`);
+        const [row] = await tx.returning<{ seen_at: DbTime }>(sql`
+          insert into nodes (id, name, version, url, master_keys, clock, seen_at)
             values (${id}, ${name}, ${version}, ${url}, ${JSON.stringify(masterKeys)}, ${clock}, :now)
            on conflict (id) do update set url = excluded.url, master_keys = excluded.master_keys, clock = excluded.clock,
              seen_at = excluded.seen_at
-           returning seen_at`,
-        );
+           returning seen_at`);
         return Number(row?.seen_at);
       }),
     remove: async (id) => {
-      await db.run(...sql`delete from nodes where id = ${id}`);
+      await db.run(sql`delete from nodes where id = ${id}`);
     },
     now: () => databaseTime(db),
     active: async () => {
-      const rows = await db.all<Row>(
-        ...sql`select * from nodes where seen_at >= :now - ${nodeLifetime} order by name`,
-      );
+      const rows = await db.all<Row>(sql`
+        select * from nodes where seen_at >= :now - ${nodeLifetime} order by name`);
       return rows.map(({ id, name, version, url, master_keys, clock, seen_at }) => ({
         id,
         name,
@@ -101,16 +99,15 @@ export function nodes(db: Db): Nodes {
     schema: () => schemaOf(db),
     position: async () => db.position?.(),
     acceptAfter: async ({ era, beat }) => {
-      await db.run(
-        ...sql`update heartbeat set era = greatest(era, ${era}) + 1, beat = greatest(beat, ${beat}), home = null`,
-      );
+      await db.run(sql`
+        update heartbeat set era = greatest(era, ${era}) + 1, beat = greatest(beat, ${beat}), home = null`);
     },
     beat: async () => {
       if (!db.position) return;
       await db.run('update heartbeat set beat = beat + 1');
       const { home, here } = (await db.position()) ?? {};
       if (home === undefined && here !== undefined)
-        await db.run(...sql`update heartbeat set home = ${here} where home is null`);
+        await db.run(sql`update heartbeat set home = ${here} where home is null`);
     },
   };
 }

@@ -365,18 +365,15 @@ function transactionRunner(
 function settings(db: Pick<Queries, 'get' | 'run' | 'returning'>): Settings {
   return {
     replace: async (name, value, at) => {
-      const before = await db.get<{ value: string }>(...sql`select value from settings where name = ${name}`);
+      const before = await db.get<{ value: string }>(sql`select value from settings where name = ${name}`);
       // Compares again, because another node may have stored a value since.
-      const [changed] = await db.returning<{ name: string }>(
-        ...sql`insert into settings (name, value) values (${name}, ${value})
+      const [changed] = await db.returning<{ name: string }>(sql`
+        insert into settings (name, value) values (${name}, ${value})
          on conflict (name) do update set value = excluded.value where settings.value <> excluded.value
-         returning name`,
-      );
+         returning name`);
       if (!changed) return undefined;
-      await db.run(
-        ...sql`insert into setting_changes (name, at, value) values (${name}, ${at}, ${value})
-         on conflict (name, at) do update set value = excluded.value`,
-      );
+      await db.run(sql`insert into setting_changes (name, at, value) values (${name}, ${at}, ${value})
+        on conflict (name, at) do update set value = excluded.value`);
       return { from: before?.value };
     },
   };
@@ -424,10 +421,10 @@ function instrument(opened: Db, note: Timing): Instrumented {
 
   const instrumented = (db: Db): Db => ({
     ...db,
-    get: (...statement) => watch('get', () => db.get(...statement)),
-    all: (...statement) => watch('all', () => db.all(...statement)),
-    run: (...statement) => watch('run', () => db.run(...statement)),
-    returning: (...statement) => watch('run', () => db.returning(...statement)),
+    get: (statement) => watch('get', () => db.get(statement)),
+    all: (statement) => watch('all', () => db.all(statement)),
+    run: (statement) => watch('run', () => db.run(statement)),
+    returning: (statement) => watch('run', () => db.returning(statement)),
     lookup: (...wanted) => watch('lookup', () => db.lookup(...wanted)),
     transaction: (work, tenant) =>
       watch('transaction', () => db.transaction(work, tenant)) as Promise<Awaited<ReturnType<typeof work>>>,

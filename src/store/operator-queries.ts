@@ -48,7 +48,7 @@ const expiring = (within: number, limit: number) => sql`
 
 /** Lists at most `limit` that expire within `within` milliseconds, earliest first. */
 export async function listExpiring(db: Db, within: number, limit: number): Promise<Expiring[]> {
-  const rows = await db.all<Row>(...expiring(within, limit));
+  const rows = await db.all<Row>(expiring(within, limit));
   return rows.map(({ key_id: id, ending, expires_at, ...row }) => ({
     ...row,
     ...(id !== null && ending !== null && { key: { id, ending } }),
@@ -82,8 +82,8 @@ const keysTooLong = (limit: number) => sql`select a.id, a.name, k.ending ${valid
 /** Lists at most `limit` applications and as many keys. */
 export async function listTooLong(db: Db, limit: number): Promise<TooLong[]> {
   return [
-    ...(await db.all<TooLong>(...applicationsTooLong(limit))),
-    ...(await db.all<TooLong>(...keysTooLong(limit))),
+    ...(await db.all<TooLong>(applicationsTooLong(limit))),
+    ...(await db.all<TooLong>(keysTooLong(limit))),
   ];
 }
 
@@ -94,15 +94,14 @@ const boundSession = sql`select id from sessions where jkt is not null and expir
 
 /** An application that requires bound sessions. `true` if none does, but a bound session exists. */
 export async function findBoundSessions(db: Db): Promise<{ id: string; name: string } | boolean> {
-  const application = await db.get<{ id: string; name: string }>(...requiringApplication);
-  return application ?? (await db.get(...boundSession)) !== undefined;
+  const application = await db.get<{ id: string; name: string }>(requiringApplication);
+  return application ?? (await db.get(boundSession)) !== undefined;
 }
 
 export async function findLargestApplication(db: Db): Promise<{ id: string; bytes: number } | undefined> {
-  const row = await db.get<{ id: string; bytes: DbTime }>(
-    ...sql`select application_id as id, sum(bytes) as bytes from application_storage
-      group by tenant_id, application_id order by 2 desc limit 1 ${everyTenant}`,
-  );
+  const row = await db.get<{ id: string; bytes: DbTime }>(sql`
+    select application_id as id, sum(bytes) as bytes from application_storage
+      group by tenant_id, application_id order by 2 desc limit 1 ${everyTenant}`);
   return row && { id: row.id, bytes: Number(row.bytes) };
 }
 

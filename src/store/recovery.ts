@@ -40,10 +40,8 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const { tenant, application, deleted, access } = revocation;
   const found = await applications(db).get(tenant, application);
   if (!found) return undefined;
-  const there = await db.all<{ id: string; ending: string }>(
-    ...sql`select id, ending from application_keys
-      where tenant_id = ${tenant} and application_id = ${application} order by id`,
-  );
+  const there = await db.all<{ id: string; ending: string }>(sql`select id, ending from application_keys
+    where tenant_id = ${tenant} and application_id = ${application} order by id`);
   const all = deleted || revocation.keys === 'all';
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
   const { name } = found;
@@ -91,14 +89,13 @@ async function remove(tx: Queries, record: Write, revived: RevivedApplication, a
   const about = { tenantId, entity: { kind: 'application', id } };
   if (deleted) {
     const found = await lockApplication(tx, tenantId, id);
-    await tx.run(...sql`delete from applications where tenant_id = ${tenantId} and id = ${id}`);
+    await tx.run(sql`delete from applications where tenant_id = ${tenantId} and id = ${id}`);
     const difference = found && removedState(found);
     return record({ ...about, operation: 'application.delete', ...(difference && { difference }) });
   }
   for (const key of keys) {
-    await tx.run(
-      ...sql`delete from application_keys where tenant_id = ${tenantId} and application_id = ${id} and id = ${key.id}`,
-    );
+    await tx.run(sql`
+      delete from application_keys where tenant_id = ${tenantId} and application_id = ${id} and id = ${key.id}`);
     await record({
       ...about,
       operation: 'application.key.delete',

@@ -59,14 +59,12 @@ const oneValid = (
 async function endSubject(db: Executor, tenant: string, subject: string): Promise<void> {
   const some = sql`select 1 as one from sessions s where s.tenant_id = ${tenant} and s.subject = ${subject} limit 1`;
   // A separate statement: with `insert … select`, Citus would wait while any shard moves.
-  if (!(await db.get(...some))) return;
-  await db.run(
-    ...sql`insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
-      values (${tenant}, ${subject}, :now, :now + ${raw(String(longestSession))})
-      on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
-        ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
-          else ended_subjects.ended_at + 1 end`,
-  );
+  if (!(await db.get(some))) return;
+  await db.run(sql`insert into ended_subjects (tenant_id, subject, ended_at, expires_at)
+    values (${tenant}, ${subject}, :now, :now + ${raw(String(longestSession))})
+    on conflict (tenant_id, subject) do update set expires_at = excluded.expires_at,
+      ended_at = case when excluded.ended_at > ended_subjects.ended_at then excluded.ended_at
+        else ended_subjects.ended_at + 1 end`);
 }
 
 /** The application of a session is public, so it cannot authorize the session. That of a delegation is its issuer. */
@@ -148,7 +146,7 @@ export function sessions(db: Executor): Sessions {
     count: (tenant, application, counted, max) => {
       const statement = sql`select count(*) as count from (select 1 from sessions s where s.tenant_id = ${tenant}
         and ${countedBy[counted](application)} and s.expires_at > (select :now) limit ${max}) s`;
-      return then(db.get<{ count: DbTime }>(...statement), (row) => Number(row?.count));
+      return then(db.get<{ count: DbTime }>(statement), (row) => Number(row?.count));
     },
 
     authorize: (tenant, nonce, authorization) => {
@@ -157,7 +155,7 @@ export function sessions(db: Executor): Sessions {
       const grant = { permissions, rules, by, ceiling, unlimited, trust, subject };
       const spent = db.transaction((tx) =>
         tx.returning<SpentRow>(
-          ...spend(
+          spend(
             tenant,
             nonce,
             grant,
@@ -181,24 +179,21 @@ export function sessions(db: Executor): Sessions {
 
     end: async (tenant, id) => {
       const owner = new Param(tenant);
-      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(
-        ...sql`delete from sessions where tenant_id = ${owner} and id in (${oneValid(owner, id)})
-          returning application_id, authorized_by`,
-      );
+      const [row] = await db.returning<Parameters<typeof kindOf>[0]>(sql`
+        delete from sessions where tenant_id = ${owner} and id in (${oneValid(owner, id)})
+          returning application_id, authorized_by`);
       return row && kindOf(row);
     },
 
     spendUse: async (tenant, id) => {
-      const open = await db.get<{ now: DbTime }>(
-        ...sql`select :now as now from data_keys
-          where tenant_id = ${tenant} and frozen = 0 ${rowLock(db, 'for key share')}`,
-      );
+      const open = await db.get<{ now: DbTime }>(sql`select :now as now from data_keys
+        where tenant_id = ${tenant} and frozen = 0 ${rowLock(db, 'for key share')}`);
       if (!open) throw fail('unavailable', { expected: true });
       // The last use makes the delegation expire, so that it is absent everywhere. Citus accepts no `:now` in `case`.
       const spent = sql`update sessions set uses = uses + 1,
           expires_at = case when uses + 1 < max_uses then expires_at else ${Number(open.now)} end
         where tenant_id = ${tenant} and id = ${id} and uses < max_uses and expires_at > :now`;
-      return (await db.run(...spent)) > 0;
+      return (await db.run(spent)) > 0;
     },
 
     endAll: (tenant, subject) => endSubject(db, tenant, subject),
@@ -209,10 +204,9 @@ export function sessions(db: Executor): Sessions {
   /** Finds out why the nonce was not spent. */
   async function failure(tenant: string, nonce: Uint8Array, longest: number): Promise<Authorized> {
     const owner = new Param(tenant);
-    const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(
-      ...sql`select sessions.authorized_at, ${latest(owner, new Param(longest))} as latest from sessions
-        where ${byNonce(owner, nonce)} and sessions.expires_at > :now`,
-    );
+    const row = await db.get<{ authorized_at: DbTime | null; latest: DbTime }>(sql`
+      select sessions.authorized_at, ${latest(owner, new Param(longest))} as latest from sessions
+        where ${byNonce(owner, nonce)} and sessions.expires_at > :now`);
     if (!row) return { outcome: 'unknown' };
     if (row.authorized_at !== null) return { outcome: 'used' };
     return { outcome: 'too_long', latest: Number(row.latest) };
@@ -299,26 +293,24 @@ export function endOf({ expires_at, application_end, authorizer_end, key_end }: 
 
 async function setQuarantine(tx: Queries, tenant: string, id: string, at: number | undefined) {
   const owner = new Param(tenant);
-  const row = await tx.get<SessionRow>(
-    ...sql`select ${columns(owner)} from sessions s where s.tenant_id = ${owner} and s.id in (${oneValid(owner, id)})
-      ${rowLock(tx, 'for no key update')}`,
-  );
+  const row = await tx.get<SessionRow>(sql`
+    select ${columns(owner)} from sessions s where s.tenant_id = ${owner} and s.id in (${oneValid(owner, id)})
+      ${rowLock(tx, 'for no key update')}`);
   if (!row) return undefined;
   const before = toSession(row);
   if ((before.quarantined_at !== undefined) === (at !== undefined)) return { before, after: before };
   const quarantined_at = at ?? null;
-  await tx.run(...sessionTable.update({ tenant_id: tenant, id }, { quarantined_at }));
+  await tx.run(sessionTable.update({ tenant_id: tenant, id }, { quarantined_at }));
   return { before, after: toSession({ ...row, quarantined_at }) };
 }
 
 async function insertDelegation(tx: Queries, tenant: string, delegation: NewDelegation): Promise<number> {
   const { id, by, ceiling, subject, maxUses } = delegation;
-  const since = await tx.get<{ ended_at: DbTime }>(
-    ...sql`select ended_at from ended_subjects where tenant_id = ${tenant} and subject = ${subject ?? ''}`,
-  );
+  const since = await tx.get<{ ended_at: DbTime }>(sql`
+    select ended_at from ended_subjects where tenant_id = ${tenant} and subject = ${subject ?? ''}`);
   const [permissions, rules] = toText(delegation);
   await tx.run(
-    ...sessionTable.insert({
+    sessionTable.insert({
       ...rowOf(tenant, { ...delegation, applicationId: by }),
       ...{ permissions, rules, authorized_at: delegation.createdAt, authorized_by: by },
       ...{ authorizer_digest: ceiling, subject, subject_since: since?.ended_at ?? 0 },
@@ -327,7 +319,7 @@ async function insertDelegation(tx: Queries, tenant: string, delegation: NewDele
   );
   const owner = new Param(tenant);
   const ends = sql`select ${endsOf('s', owner)} from sessions s where s.tenant_id = ${owner} and s.id = ${id}`;
-  return endOf((await tx.get<Ends>(...ends)) as Ends);
+  return endOf((await tx.get<Ends>(ends)) as Ends);
 }
 
 export function toSession(row: SessionRow): Session {

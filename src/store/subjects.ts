@@ -47,7 +47,7 @@ export function subjects(db: Executor): Subjects {
     applications: async (tenant, ids) => {
       const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
         where a.tenant_id = ${tenant} and a.id in ${list(ids)} and ${notExpired('a')}`;
-      return (await db.all<ApplicationRow>(...statement)).flatMap(toApplicationSubject);
+      return (await db.all<ApplicationRow>(statement)).flatMap(toApplicationSubject);
     },
 
     named: async (tenant, names) => {
@@ -55,7 +55,7 @@ export function subjects(db: Executor): Subjects {
       const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
         where a.tenant_id = ${owner} and a.name in ${list(names)} and ${notExpired('a')}
           and ${hasUniqueName(owner)}`;
-      return (await db.all<ApplicationRow>(...statement)).flatMap(toApplicationSubject);
+      return (await db.all<ApplicationRow>(statement)).flatMap(toApplicationSubject);
     },
 
     sessions: async (tenant, ids) => {
@@ -63,12 +63,12 @@ export function subjects(db: Executor): Subjects {
       const statement = sql`select ${sessionColumns}, ${authorizerQuarantine}, s.rules
         from sessions s ${ownerAndAuthorizer(owner)}
         where s.tenant_id = ${owner} and s.id in ${list(ids)} and ${isValid(owner)}`;
-      return (await db.all<SessionRow>(...statement)).flatMap(toSessionSubject);
+      return (await db.all<SessionRow>(statement)).flatMap(toSessionSubject);
     },
 
     scan: async (tenant, kind, scan) => {
       const statement = kind === 'application' ? scanApplications(tenant, scan) : scanSessions(tenant, scan);
-      return toBatch(kind, await db.all<SessionRow>(...statement), scan.limit);
+      return toBatch(kind, await db.all<SessionRow>(statement), scan.limit);
     },
 
     lastUses: async (tenant, applications, permission, container) => {
@@ -79,7 +79,7 @@ export function subjects(db: Executor): Subjects {
           and permission = ${permission} and (substr(container, 1, length(${below})) = ${below}
             or substr(${below}, 1, length(container)) = container)
         group by application_id`;
-      const rows = await db.all<{ application_id: string; last_used_at: DbTime }>(...statement);
+      const rows = await db.all<{ application_id: string; last_used_at: DbTime }>(statement);
       return new Map(rows.map((row) => [row.application_id, timestamp(Number(row.last_used_at))]));
     },
   };

@@ -62,7 +62,7 @@ export async function sweep(db: Db, writeEntries: EntryWriter, limit: number): P
 
 async function removeRows(db: Db, writeEntries: EntryWriter, limit: number): Promise<number> {
   const run = (table: Table, max = limit) =>
-    eachPart(db, table, max, async (part) => db.run(...sql`${expired(db, table, part)}`));
+    eachPart(db, table, max, async (part) => db.run(sql`${expired(db, table, part)}`));
   let removed = await run('sessions', db.isEmbedded ? limit : limit * sessionFactor);
   removed += await run('leaked_keys');
   removed += await run('ended_subjects');
@@ -105,10 +105,9 @@ async function eachPart(
   const all = { and: none, tenantOf: (name: string) => raw(`${name}.tenant_id`), limit };
   if (!(await db.isDistributed?.())) return remove(all);
   const due = table === 'request_counts' ? countsDue : raw('expires_at <= :now order by expires_at');
-  const rows = await db.all<{ tenant_id: string }>(
-    ...sql`select distinct tenant_id from (select tenant_id from ${raw(table)}
-      where ${due} limit ${limit}) as due ${everyTenant}`,
-  );
+  const rows = await db.all<{ tenant_id: string }>(sql`
+    select distinct tenant_id from (select tenant_id from ${raw(table)}
+      where ${due} limit ${limit}) as due ${everyTenant}`);
   let removed = 0;
   for (const { tenant_id } of rows) {
     const rest = limit - removed;
@@ -139,9 +138,9 @@ async function removeApplications(db: Db, writeEntries: EntryWriter, part: Part)
   // Without an order, PostgreSQL may read all applications.
   const some = sql`select 1 as one from applications
     where expires_at <= (select :now) order by expires_at limit 1 ${everyTenant}`;
-  if (part.and === none && !(await db.get(...some))) return 0;
+  if (part.and === none && !(await db.get(some))) return 0;
   return db.transaction(async (tx) => {
-    const rows = await tx.returning<RemovedRow>(...deletion);
+    const rows = await tx.returning<RemovedRow>(deletion);
     const ended = rows.filter((row) => Number(row.expires_at) > 0 && row.tenant_deleted_at === null);
     if (ended.length > 0) await writeEntries(tx, ended.map(entryOf));
     return rows.length;
@@ -194,19 +193,17 @@ function expired(db: Db, name: Table, { and, limit }: Part, also = none): Clause
  * key would delete all sessions of an application in one statement.
  */
 async function removeOrphanedSessions(db: Db, { and, tenantOf, limit }: Part): Promise<number> {
-  const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(
-    ...sql`select tenant_id, id, ${someSession(tenantOf('applications'))} as session from applications
-     where expires_at <= (select :now) ${and} order by expires_at limit ${limit} ${everyTenant}`,
-  );
+  const ended = await db.all<{ tenant_id: string; id: string; session: number | null }>(sql`
+    select tenant_id, id, ${someSession(tenantOf('applications'))} as session from applications
+     where expires_at <= (select :now) ${and} order by expires_at limit ${limit} ${everyTenant}`);
   let removed = 0;
   for (const { tenant_id, id, session } of ended) {
     if (session === null) continue;
     if (removed >= limit) break;
-    removed += await db.run(
-      ...sql`with batch as (select id from sessions where tenant_id = ${tenant_id} and application_id = ${id}
+    removed += await db.run(sql`
+      with batch as (select id from sessions where tenant_id = ${tenant_id} and application_id = ${id}
          limit ${limit - removed} ${rowLock(db, 'for update skip locked')})
-       delete from sessions where tenant_id = ${tenant_id} and id in (select id from batch)`,
-    );
+       delete from sessions where tenant_id = ${tenant_id} and id in (select id from batch)`);
   }
   return removed;
 }
@@ -216,22 +213,20 @@ async function removeOrphanedSessions(db: Db, { and, tenantOf, limit }: Part): P
  * removing the application would release them.
  */
 async function keepQuarantines(db: Db, { and, tenantOf, limit }: Part): Promise<number> {
-  const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(
-    ...sql`select tenant_id, id, quarantined_at from applications
+  const ended = await db.all<{ tenant_id: string; id: string; quarantined_at: DbTime }>(sql`
+    select tenant_id, id, quarantined_at from applications
      where expires_at <= (select :now) ${and} and quarantined_at is not null
        and ${someSession(tenantOf('applications'))} is null
-     order by expires_at limit ${limit} ${everyTenant}`,
-  );
+     order by expires_at limit ${limit} ${everyTenant}`);
   let changed = 0;
   for (const { tenant_id, id, quarantined_at } of ended) {
     if (changed >= limit) break;
     const tenant = new Param(tenant_id);
-    changed += await db.run(
-      ...sql`with batch as (select s.id from ${released(tenant, id)} limit ${limit - changed}
+    changed += await db.run(sql`
+      with batch as (select s.id from ${released(tenant, id)} limit ${limit - changed}
            ${rowLock(db, 'for update skip locked')})
          update sessions set quarantined_at = ${quarantined_at}
-         where tenant_id = ${tenant} and id in (select id from batch)`,
-    );
+         where tenant_id = ${tenant} and id in (select id from batch)`);
   }
   return changed;
 }
@@ -239,12 +234,11 @@ async function keepQuarantines(db: Db, { and, tenantOf, limit }: Part): Promise<
 const countsDue = raw(`started_at <= (select :now) - ${requestCountRetention} order by started_at`);
 
 async function removeRequestCounts(db: Db, { and, limit }: Part): Promise<number> {
-  return db.run(
-    ...sql`with due as (select tenant_id, started_at from request_counts where true ${and} and ${countsDue}
+  return db.run(sql`
+    with due as (select tenant_id, started_at from request_counts where true ${and} and ${countsDue}
          limit ${limit} ${rowLock(db, 'for update skip locked')})
        delete from request_counts
-       where (tenant_id, started_at) in (select tenant_id, started_at from due) ${and} ${everyTenant}`,
-  );
+       where (tenant_id, started_at) in (select tenant_id, started_at from due) ${and} ${everyTenant}`);
 }
 
 /**
@@ -254,20 +248,19 @@ async function removeRequestCounts(db: Db, { and, limit }: Part): Promise<number
  */
 export async function removeTenantRows(db: Db, tenant: string, limit: number): Promise<TenantRemoval> {
   const deleted = clause`select id from tenants where id = ${tenant} and deleted_at is not null`;
-  if (!(await db.get(...sql`${deleted}`))) return { removed: 0, done: true };
+  if (!(await db.get(sql`${deleted}`))) return { removed: 0, done: true };
   for (const [table, key] of Object.entries(primaryKeys)) {
-    const removed = await db.run(
-      ...sql`delete from ${raw(table)} where tenant_id = ${tenant}
-         and (${raw(key)}) in (select ${raw(key)} from ${raw(table)} where tenant_id = ${tenant} limit ${limit})`,
-    );
+    const removed = await db.run(sql`
+      delete from ${raw(table)} where tenant_id = ${tenant}
+         and (${raw(key)}) in (select ${raw(key)} from ${raw(table)} where tenant_id = ${tenant} limit ${limit})`);
     if (removed > 0) return { removed, done: false };
   }
   await db.transaction(async (tx) => {
-    await tx.get(...sql`${deleted} ${rowLock(db, 'for update')}`);
+    await tx.get(sql`${deleted} ${rowLock(db, 'for update')}`);
     for (const table of Object.keys(primaryKeys))
-      await tx.run(...sql`delete from ${raw(table)} where tenant_id = ${tenant}`);
-    await tx.run(...sql`delete from tenants where id = ${tenant}`);
-    await tx.run(...sql`delete from tenant_tags where id = ${tenant} and moved_at is null`);
+      await tx.run(sql`delete from ${raw(table)} where tenant_id = ${tenant}`);
+    await tx.run(sql`delete from tenants where id = ${tenant}`);
+    await tx.run(sql`delete from tenant_tags where id = ${tenant} and moved_at is null`);
   });
   return { removed: 1, done: true };
 }
@@ -387,7 +380,7 @@ export async function writeExpiryNotices(db: Db, writeEntries: EntryWriter, limi
   let written = 0;
   for (const days of noticeDays)
     for (const withoutNotice of [applicationsWithoutNotice, keysWithoutNotice]) {
-      const due = await db.all<ExpiringRow>(...withoutNotice(days, limit));
+      const due = await db.all<ExpiringRow>(withoutNotice(days, limit));
       for (const [, ofTenant] of byTenant(due, ({ tenant_id }) => tenant_id))
         written += await db.transaction(async (tx) => {
           const entries: NewEntry[] = [];
@@ -405,16 +398,12 @@ async function recordNotice(tx: Queries, row: ExpiringRow, days: number): Promis
   const expiresAt = Number(expires_at);
   const recorded =
     key === null
-      ? await tx.run(
-          ...sql`insert into expiry_notices (tenant_id, application_id, expires_at, days)
-            values (${tenant}, ${id}, ${expiresAt}, ${days})
-           on conflict do nothing`,
-        )
-      : await tx.run(
-          ...sql`insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
-           select tenant_id, application_id, id, ${expiresAt}, ${days} from application_keys
-           where tenant_id = ${tenant} and application_id = ${id} and id = ${key} on conflict do nothing`,
-        );
+      ? await tx.run(sql`insert into expiry_notices (tenant_id, application_id, expires_at, days)
+         values (${tenant}, ${id}, ${expiresAt}, ${days})
+        on conflict do nothing`)
+      : await tx.run(sql`insert into key_expiry_notices (tenant_id, application_id, key_id, expires_at, days)
+        select tenant_id, application_id, id, ${expiresAt}, ${days} from application_keys
+        where tenant_id = ${tenant} and application_id = ${id} and id = ${key} on conflict do nothing`);
   return recorded > 0;
 }
 

@@ -95,9 +95,9 @@ export function tenantMoves(moving: Moving): TenantMoves {
     receive: (tenant, onTable) => receive(moving, tenant, onTable),
     leave: async (id, movingAt) => {
       if (
-        (await db.run(
-          ...sql`update tenant_tags set moved_at = :now where id = ${id} and moving_at = ${movingAt} and moved_at is null`,
-        )) === 0
+        (await db.run(sql`
+          update tenant_tags set moved_at = :now where id = ${id} and moving_at = ${movingAt} and moved_at is null`)) ===
+        0
       )
         throw new MoveInterrupted('the move was canceled');
     },
@@ -120,10 +120,9 @@ interface TagRow {
 }
 
 async function stateOf(db: Pick<Queries, 'get'>, id: string): Promise<MoveState | undefined> {
-  const row = await db.get<TagRow>(
-    ...sql`select tag, moving_at, moved_at, (select frozen from data_keys where tenant_id = ${id}) as frozen
-    from tenant_tags where id = ${id}`,
-  );
+  const row = await db.get<TagRow>(sql`
+    select tag, moving_at, moved_at, (select frozen from data_keys where tenant_id = ${id}) as frozen
+    from tenant_tags where id = ${id}`);
   if (!row) return undefined;
   const time = (value: DbTime | null) => (value === null ? undefined : Number(value));
   const isArriving = row.frozen === arriving;
@@ -135,10 +134,10 @@ const [leaving, arriving] = [1, 2];
 
 /** A copy of an earlier move that was canceled does not count. */
 async function requireAbsent(db: Pick<Queries, 'get'>, id: string, tag: string): Promise<void> {
-  const taken = await db.get<{ id: string }>(...sql`select id from tenant_tags where tag = ${tag}`);
+  const taken = await db.get<{ id: string }>(sql`select id from tenant_tags where tag = ${tag}`);
   if (taken && taken.id !== id) throw new TenantExists(`another tenant has the tag ${tag}`);
   if ((await stateOf(db, id))?.isArriving) return;
-  if (taken || (await db.get(...sql`select 1 as one from tenants where id = ${id}`)))
+  if (taken || (await db.get(sql`select 1 as one from tenants where id = ${id}`)))
     throw new TenantExists('it has this tenant');
   if (await hasChain(db, id))
     throw new TenantExists('it has an audit log of this tenant, which was there before');
@@ -157,15 +156,13 @@ async function freeze({ db, keys }: Moving, id: string, renew = false): Promise<
     if (before?.movedAt !== undefined) throw new MoveInterrupted('the tenant has left');
     const old = before?.movingAt;
     const movingAt = old === undefined ? now : renew ? Math.max(now, old + 1) : old;
-    await tx.run(...sql`update tenant_tags set moving_at = ${movingAt} where id = ${id}`);
-    await tx.run(
-      ...sql`update tenants set disabled_at = ${movingAt}
-        where id = ${id} and (disabled_at is null or disabled_at = ${old})`,
-    );
+    await tx.run(sql`update tenant_tags set moving_at = ${movingAt} where id = ${id}`);
+    await tx.run(sql`update tenants set disabled_at = ${movingAt}
+      where id = ${id} and (disabled_at is null or disabled_at = ${old})`);
   });
   await db.exclusively(async (tx) => {
-    await tx.get(...sql`select 1 as one from data_keys where tenant_id = ${id} ${rowLock(db, 'for update')}`);
-    await tx.run(...sql`update data_keys set frozen = ${leaving} where tenant_id = ${id}`);
+    await tx.get(sql`select 1 as one from data_keys where tenant_id = ${id} ${rowLock(db, 'for update')}`);
+    await tx.run(sql`update data_keys set frozen = ${leaving} where tenant_id = ${id}`);
   });
 }
 
@@ -174,20 +171,18 @@ async function thaw(tx: Queries, id: string, isArriving: boolean): Promise<boole
   const state = await stateOf(tx, id);
   if (state?.movingAt === undefined || state.movedAt !== undefined) return false;
   if (state.isArriving !== isArriving) return false;
-  await tx.run(
-    ...sql`update tenants set disabled_at = null where id = ${id} and disabled_at = ${state.movingAt}`,
-  );
-  await tx.run(...sql`update data_keys set frozen = 0 where tenant_id = ${id}`);
-  await tx.run(...sql`update tenant_tags set moving_at = null where id = ${id}`);
+  await tx.run(sql`
+    update tenants set disabled_at = null where id = ${id} and disabled_at = ${state.movingAt}`);
+  await tx.run(sql`update data_keys set frozen = 0 where tenant_id = ${id}`);
+  await tx.run(sql`update tenant_tags set moving_at = null where id = ${id}`);
   return true;
 }
 
 async function read({ db, keys, audit }: Moving, id: string): Promise<LeavingTenant> {
   const state = await stateOf(db, id);
   if (state?.movingAt === undefined) throw new MoveInterrupted('the move was canceled');
-  const searchKey = await db.get<LeavingTenant['searchKey']>(
-    ...sql`select search_version, reindexing from data_keys where tenant_id = ${id}`,
-  );
+  const searchKey = await db.get<LeavingTenant['searchKey']>(sql`
+    select search_version, reindexing from data_keys where tenant_id = ${id}`);
   return {
     ...state,
     id,
@@ -209,10 +204,8 @@ async function* rowsOf(db: Db, id: string, table: string): AsyncGenerator<Row[]>
   let after: Value[] = [];
   for (;;) {
     const more = after.length > 0 && clause`and (${key}) > ${tuple(after)}`;
-    const page = await db.all<Row>(
-      ...sql`select * from ${raw(table)} where ${raw(tenantColumn)} = ${id} ${more}
-        ${others.length > 0 && clause`order by ${key}`} limit ${pageSize}`,
-    );
+    const page = await db.all<Row>(sql`select * from ${raw(table)} where ${raw(tenantColumn)} = ${id} ${more}
+      ${others.length > 0 && clause`order by ${key}`} limit ${pageSize}`);
     if (page.length > 0) yield page;
     const last = page.at(-1);
     if (!last || page.length < pageSize || others.length === 0) return;
@@ -230,7 +223,7 @@ async function receive(
   return db.exclusively(async (tx) => {
     await requireAbsent(tx, id, tag);
     const tables = await deleteRows(db, tx, id);
-    await tx.run(...sql`insert into tenant_tags (tag, id, moving_at) values (${tag}, ${id}, ${movingAt})`);
+    await tx.run(sql`insert into tenant_tags (tag, id, moving_at) values (${tag}, ${id}, ${movingAt})`);
     const counts: Record<string, number> = {};
     for (const table of ['tenants', ...tables]) {
       if (notCopied.includes(table)) continue;
@@ -240,11 +233,9 @@ async function receive(
     const master = masters.find(await lockCurrentMaster(tx));
     if (!master) throw new Error('the master key of the new installation was rotated during the move');
     const { search_version, reindexing } = searchKey;
-    await tx.run(
-      ...sql`insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
-       values (${id}, ${wrapKey(slotOf(id), dataKey, master)}, ${master.id}, ${search_version}, ${reindexing},
-       ${arriving})`,
-    );
+    await tx.run(sql`insert into data_keys (tenant_id, wrapped, master_id, search_version, reindexing, frozen)
+      values (${id}, ${wrapKey(slotOf(id), dataKey, master)}, ${master.id}, ${search_version}, ${reindexing},
+      ${arriving})`);
     onTable('the audit log');
     await audit.adopt(tx, chain);
     return counts;
@@ -257,18 +248,17 @@ async function deleteRows(db: Db, tx: Queries, id: string): Promise<string[]> {
   for (const table of tablesOf(db.dialect))
     if ('tenant_id' in (await typesOf(db, tx, table))) tables.push(table);
   for (const table of tables.toReversed())
-    await tx.run(...sql`delete from ${raw(table)} where tenant_id = ${id}`);
+    await tx.run(sql`delete from ${raw(table)} where tenant_id = ${id}`);
   for (const table of ['tenants', 'tenant_tags'])
-    await tx.run(...sql`delete from ${raw(table)} where id = ${id}`);
+    await tx.run(sql`delete from ${raw(table)} where id = ${id}`);
   return tables;
 }
 
 /** Only PostgreSQL needs the types. */
 async function typesOf(db: Db, tx: Queries, table: string): Promise<Record<string, ColumnType>> {
   const columns = db.isEmbedded
-    ? await tx.all<{ name: string; type: ColumnType }>(
-        ...sql`select name, type from pragma_table_info(${table})`,
-      )
+    ? await tx.all<{ name: string; type: ColumnType }>(sql`
+      select name, type from pragma_table_info(${table})`)
     : await columnsOf(tx, table);
   return Object.fromEntries(columns.map(({ name, type }) => [name, type]));
 }

@@ -30,10 +30,10 @@ export function tenants(db: Executor): Tenants {
   return {
     create: (tenant) => db.transaction((tx) => insertTenant(tx, tenant)),
     get: async (id) => {
-      const row = await db.get<TenantRow>(...sql`${select} where id = ${id}`);
+      const row = await db.get<TenantRow>(sql`${select} where id = ${id}`);
       return row && toTenant(row);
     },
-    list: async () => (await db.all<TenantRow>(...sql`${select} order by id`)).map(toTenant),
+    list: async () => (await db.all<TenantRow>(sql`${select} order by id`)).map(toTenant),
     // In a Citus cluster, the coordinator has a copy of the table, so the answer does not depend on the workers.
     exist: async () =>
       (await db.get('select 1 as one from tenant_tags where moved_at is null limit 1')) !== undefined,
@@ -44,9 +44,9 @@ export function tenants(db: Executor): Tenants {
     enable: (id) => alter(db, id, clause`disabled_at = null`),
     isMoving: async (id) => {
       return (
-        (await db.get(
-          ...sql`select 1 as one from tenant_tags where id = ${id} and moving_at is not null and moved_at is null`,
-        )) !== undefined
+        (await db.get(sql`
+          select 1 as one from tenant_tags where id = ${id} and moving_at is not null and moved_at is null`)) !==
+        undefined
       );
     },
     rotateSearchKey: (id) => rotateSearchKey(db, id),
@@ -58,7 +58,7 @@ type Run = Pick<Queries, 'get' | 'run'>;
 
 /** Does not change a tenant that is being deleted. */
 async function alter(tx: Run, id: string, change: Clause): Promise<boolean> {
-  return (await tx.run(...sql`update tenants set ${change} where id = ${id} and deleted_at is null`)) > 0;
+  return (await tx.run(sql`update tenants set ${change} where id = ${id} and deleted_at is null`)) > 0;
 }
 
 /** The time is a parameter, because Citus accepts no `:now` in `coalesce`. */
@@ -73,7 +73,7 @@ export async function disable(tx: Run, id: string): Promise<boolean> {
 export async function markDeleted(tx: Run, id: string): Promise<boolean> {
   const now = new Param(await databaseTime(tx));
   if (!(await alter(tx, id, clause`${disabled(now)}, deleted_at = ${now}`))) return false;
-  await tx.run(...sql`delete from data_keys where tenant_id = ${id}`);
+  await tx.run(sql`delete from data_keys where tenant_id = ${id}`);
   return true;
 }
 
@@ -98,10 +98,9 @@ async function insertTenant(
   tx: Queries,
   { id, tag, name, createdAt, application, key }: NewTenant,
 ): Promise<void> {
-  await tx.run(
-    ...sql`insert into tenants (id, tag, name, created_at) values (${id}, ${tag}, ${name}, ${createdAt})`,
-  );
-  await tx.run(...sql`insert into tenant_tags (tag, id) values (${tag}, ${id})`);
+  await tx.run(sql`
+    insert into tenants (id, tag, name, created_at) values (${id}, ${tag}, ${name}, ${createdAt})`);
+  await tx.run(sql`insert into tenant_tags (tag, id) values (${tag}, ${id})`);
   await insertApplication(tx, id, application, key);
 }
 

@@ -51,26 +51,22 @@ export async function deleteTokenRows(
     // small.
     const [owner, some] = [new Param(tenant), list(padded(seqs).map((seq) => new Param(seq)))];
     const ofTokens = clause`tenant_id = ${owner} and seq in ${some}`;
-    await tx.run(
-      ...sql`with contents as (delete from token_contents where ${ofTokens}),
-         metadata as (delete from token_metadata where ${ofTokens}),
-         search as (delete from token_search where ${ofTokens})
-       delete from token_containers where ${ofTokens}`,
-    );
+    await tx.run(sql`with contents as (delete from token_contents where ${ofTokens}),
+        metadata as (delete from token_metadata where ${ofTokens}),
+        search as (delete from token_search where ${ofTokens})
+      delete from token_containers where ${ofTokens}`);
   }
 }
 
 /** Writes only the index whose values have changed. */
 export async function updateIndex(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
   if (canonicalContainer(old.container) !== canonicalContainer(row.container)) {
-    await tx.run(
-      ...sql`delete from token_containers where tenant_id = ${old.tenant_id} and own in (0, 1)
-         and seq = ${old.seq} and container in ${list(containersOf(old))}`,
-    );
+    await tx.run(sql`delete from token_containers where tenant_id = ${old.tenant_id} and own in (0, 1)
+      and seq = ${old.seq} and container in ${list(containersOf(old))}`);
     await indexContainers(tx, row);
   }
   if (old.metadata !== row.metadata) {
-    await tx.run(...sql`delete from token_metadata where tenant_id = ${old.tenant_id} and seq = ${old.seq}`);
+    await tx.run(sql`delete from token_metadata where tenant_id = ${old.tenant_id} and seq = ${old.seq}`);
     await indexMetadata(tx, row);
   }
 }
@@ -123,7 +119,7 @@ export async function countTokens(
     : sql`select ${countedColumns} from token_containers i join tokens t on t.tenant_id = i.tenant_id and t.seq = i.seq
         where i.tenant_id = ${tenant} and i.seq < ${before} and i.container = ${container} and i.own = ${Number(own)}
         order by i.seq desc limit ${limit}`;
-  const found = await db.all<Row>(...statement);
+  const found = await db.all<Row>(statement);
   const counted = found.flatMap(({ container, max_uses }) =>
     container === null ? [] : [{ container, max_uses }],
   );

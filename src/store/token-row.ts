@@ -178,6 +178,6 @@ export function wholeToken(
 ): Awaitable<StoredToken | undefined> {
   if (row.size <= largeContent) return toToken(row as RowIfSmall & Ciphertexts, key);
   reserve?.(contentCost * row.size);
-  const read = db.get<TokenRow & Ciphertexts>(...selectLarge(row));
+  const read = db.get<TokenRow & Ciphertexts>(selectLarge(row));
   return then(read, (whole) => whole && toToken(whole, key));
 }

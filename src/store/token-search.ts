@@ -23,9 +23,8 @@ export async function searchVersions(
   tenant: string,
   lock = none,
 ): Promise<number[]> {
-  const row = await tx.get<{ search_version: number; reindexing: number }>(
-    ...sql`select search_version, reindexing from data_keys where tenant_id = ${tenant} ${lock}`,
-  );
+  const row = await tx.get<{ search_version: number; reindexing: number }>(sql`
+    select search_version, reindexing from data_keys where tenant_id = ${tenant} ${lock}`);
   if (!row) throw new Error('the tenant has no data key: it was deleted by another program');
   return row.reindexing ? [row.search_version - 1, row.search_version] : [row.search_version];
 }
@@ -87,10 +86,10 @@ export async function updateSearch(
   if (values === undefined && row.search !== null) {
     const own = canonicalContainer(row.container);
     if (own === canonicalContainer(old.container)) return;
-    await tx.run(...sql`update token_search set container = ${own} where ${ofToken}`);
+    await tx.run(sql`update token_search set container = ${own} where ${ofToken}`);
     return;
   }
-  if (old.search !== null) await tx.run(...sql`delete from token_search where ${ofToken}`);
+  if (old.search !== null) await tx.run(sql`delete from token_search where ${ofToken}`);
   await indexSearch(tx, dataKey, [row, values]);
 }
 
@@ -98,13 +97,11 @@ export async function updateSearch(
 export async function lockValue(tx: Queries, tenant: string, container: string, term: Term): Promise<void> {
   if (tx.isEmbedded) return;
   const digest = term.at(-1);
-  await tx.run(
-    ...sql`insert into search_locks (tenant_id, digest, container) values (${tenant}, ${digest}, ${container})
-      on conflict do nothing`,
-  );
-  await tx.run(
-    ...sql`delete from search_locks where tenant_id = ${tenant} and digest = ${digest} and container = ${container}`,
-  );
+  await tx.run(sql`
+    insert into search_locks (tenant_id, digest, container) values (${tenant}, ${digest}, ${container})
+      on conflict do nothing`);
+  await tx.run(sql`
+    delete from search_locks where tenant_id = ${tenant} and digest = ${digest} and container = ${container}`);
 }
 
 /** SQL for whether the token `t` is indexed with the term. */
@@ -116,10 +113,8 @@ export function hasTerm(tenant: Param, term: Term): Clause {
 /** Returns false if the previous rotation has not ended, or if the tenant never had a data key. */
 export async function rotateSearchKey(tx: Pick<Queries, 'run'>, tenant: string): Promise<boolean> {
   return (
-    (await tx.run(
-      ...sql`update data_keys set search_version = search_version + 1, reindexing = 1
-    where tenant_id = ${tenant} and reindexing = 0`,
-    )) > 0
+    (await tx.run(sql`update data_keys set search_version = search_version + 1, reindexing = 1
+      where tenant_id = ${tenant} and reindexing = 0`)) > 0
   );
 }
 
@@ -134,9 +129,8 @@ const pauseFactor = 3;
  * tokens that another transaction has locked, and pauses before it returns. Any node may call this.
  */
 export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promise<number> {
-  const rotated = await db.all<{ tenant_id: string; search_version: number }>(
-    ...sql`select tenant_id, search_version from data_keys where reindexing = 1 limit 100 ${everyTenant}`,
-  );
+  const rotated = await db.all<{ tenant_id: string; search_version: number }>(sql`
+    select tenant_id, search_version from data_keys where reindexing = 1 limit 100 ${everyTenant}`);
   const began = performance.now();
   let total = 0;
   for (const { tenant_id: tenant, search_version: version } of rotated) {
@@ -151,23 +145,20 @@ export async function reindexTokens(db: Db, dataKey: Keyring['dataKey']): Promis
 }
 
 async function reindexSome(tx: Queries, key: Uint8Array, tenant: string, version: number): Promise<number> {
-  const outdated = await tx.all<TokenRow & { data_bytes: number }>(
-    ...sql`select ${columns}, t.data_bytes from tokens t where t.tenant_id = ${tenant} and t.search_version < ${version}
-     limit ${maxTokens} ${rowLock(tx, 'for update skip locked')}`,
-  );
+  const outdated = await tx.all<TokenRow & { data_bytes: number }>(sql`
+    select ${columns}, t.data_bytes from tokens t where t.tenant_id = ${tenant} and t.search_version < ${version}
+     limit ${maxTokens} ${rowLock(tx, 'for update skip locked')}`);
   let [indexed, bytes] = [0, 0];
   for (const old of outdated) {
     bytes += old.data_bytes;
     if (indexed++ > 0 && bytes > maxBytes) return indexed - 1;
-    const content = await tx.get<{ data: Uint8Array }>(
-      ...sql`select data from token_contents where tenant_id = ${tenant} and seq = ${old.seq}`,
-    );
+    const content = await tx.get<{ data: Uint8Array }>(sql`
+      select data from token_contents where tenant_id = ${tenant} and seq = ${old.seq}`);
     const data = decryptPart(key, old, 'data', content?.data ?? null)?.value();
     const values = renderSearch(JSON.parse(old.search as string) as SearchTemplates, data);
     await updateSearch(tx, key, old, { ...old, search_version: version }, values);
-    await tx.run(
-      ...sql`update tokens set search_version = ${version} where tenant_id = ${tenant} and seq = ${old.seq}`,
-    );
+    await tx.run(sql`
+      update tokens set search_version = ${version} where tenant_id = ${tenant} and seq = ${old.seq}`);
   }
   return indexed;
 }
@@ -175,9 +166,7 @@ async function reindexSome(tx: Queries, key: Uint8Array, tenant: string, version
 /** Does nothing if a token is left. */
 async function endRotation(db: Db, tenant: string, version: number): Promise<void> {
   const owner = new Param(tenant);
-  await db.run(
-    ...sql`update data_keys set reindexing = 0
-      where tenant_id = ${owner} and search_version = ${version} and (select 1 from tokens t
-       where t.tenant_id = ${owner} and t.search_version < ${version} limit 1) is null`,
-  );
+  await db.run(sql`update data_keys set reindexing = 0
+    where tenant_id = ${owner} and search_version = ${version} and (select 1 from tokens t
+     where t.tenant_id = ${owner} and t.search_version < ${version} limit 1) is null`);
 }

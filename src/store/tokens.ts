@@ -11,7 +11,6 @@ import {
   raw,
   sql,
   type TableName,
-  type Value,
 } from '../db/statement.ts';
 import { bytes, optional, table, uuid } from '../db/table.ts';
 import type { JsonText } from '../domain/json-text.ts';
@@ -172,10 +171,8 @@ export function tokens(db: Executor, dataKey: Keyring['dataKey']): Tokens {
 }
 
 async function lock(tx: Queries, tenant: string, id: string): Promise<SizedRow | undefined> {
-  return tx.get<SizedRow>(
-    ...sql`select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
-      where t.tenant_id = ${tenant} and t.id = ${id} and ${notExpired('t')} ${rowLock(tx, 'for update')}`,
-  );
+  return tx.get<SizedRow>(sql`select ${columns}, t.data_bytes, t.masked_bytes, t.bytes from tokens t
+    where t.tenant_id = ${tenant} and t.id = ${id} and ${notExpired('t')} ${rowLock(tx, 'for update')}`);
 }
 
 /** Locks the token and checks it, then changes it. Returns undefined if it does not exist. */
@@ -195,7 +192,7 @@ function withLocked<T>(
 }
 
 async function remove(tx: Queries, row: SizedRow): Promise<SizedRow> {
-  await tx.run(...sql`delete from tokens where tenant_id = ${row.tenant_id} and seq = ${row.seq}`);
+  await tx.run(sql`delete from tokens where tenant_id = ${row.tenant_id} and seq = ${row.seq}`);
   await deleteTokenRows(tx, [row]);
   return row;
 }
@@ -203,17 +200,14 @@ async function remove(tx: Queries, row: SizedRow): Promise<SizedRow> {
 async function spend(tx: Queries, row: SizedRow) {
   const left = (row.max_uses ?? 0) - row.uses - 1;
   if (left <= 0) return { left: 0, deleted: await remove(tx, row) };
-  await tx.run(
-    ...sql`update tokens set uses = uses + 1 where tenant_id = ${row.tenant_id} and seq = ${row.seq}`,
-  );
+  await tx.run(sql`
+    update tokens set uses = uses + 1 where tenant_id = ${row.tenant_id} and seq = ${row.seq}`);
   return { left, deleted: undefined };
 }
 
 async function locate(db: Queries, tenant: string, ids: readonly string[]): Promise<TokenLocation[]> {
-  return db.all<TokenLocation>(
-    ...sql`select t.id, t.type, t.container, t.max_uses, t.created_by from tokens t
-      where t.tenant_id = ${tenant} and t.id in ${list(ids)} and ${notExpired('t')}`,
-  );
+  return db.all<TokenLocation>(sql`select t.id, t.type, t.container, t.max_uses, t.created_by from tokens t
+    where t.tenant_id = ${tenant} and t.id in ${list(ids)} and ${notExpired('t')}`);
 }
 
 /** Returns the new row, and by how many bytes it is larger. */
@@ -260,15 +254,13 @@ async function lockEqual(
   for (const term of terms) await lockValue(tx, tenant, own, term);
   const owner = new Param(tenant);
   const [first, ...others] = terms as [Term, ...Term[]];
-  return tx.get<RowIfSmall>(
-    ...sql`select ${columnsIfSmall} from token_search s
-       join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
-       left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
-     where s.tenant_id = ${owner} and s.container = ${own} and s.digest in ${list(first)}
-       and (t.written_by in ${list(writers)} or t.written_by like 'management %')
-       and ${all(notExpired('t'), ...others.map((term) => hasTerm(owner, term)))}
-     order by s.seq desc limit 1`,
-  );
+  return tx.get<RowIfSmall>(sql`select ${columnsIfSmall} from token_search s
+      join tokens t on t.tenant_id = s.tenant_id and t.seq = s.seq
+      left join token_contents c on c.tenant_id = t.tenant_id and c.seq = t.seq
+    where s.tenant_id = ${owner} and s.container = ${own} and s.digest in ${list(first)}
+      and (t.written_by in ${list(writers)} or t.written_by like 'management %')
+      and ${all(notExpired('t'), ...others.map((term) => hasTerm(owner, term)))}
+    order by s.seq desc limit 1`);
 }
 
 type NewTokenRow = Omit<ReturnType<typeof newRow>, 'search_version'> & Pick<SizedRow, 'search_version'>;
@@ -413,9 +405,8 @@ async function insertAll(
 async function takenIds(tx: Queries, tenant: string, rows: readonly NewTokenRow[]): Promise<Set<string>> {
   const own = rows.filter(Boolean);
   const ids = list(own.map(({ id }) => id));
-  const stored = await tx.all<{ id: string; seq: string }>(
-    ...sql`select id, seq from tokens where tenant_id = ${tenant} and id in ${ids}`,
-  );
+  const stored = await tx.all<{ id: string; seq: string }>(sql`
+    select id, seq from tokens where tenant_id = ${tenant} and id in ${ids}`);
   const seqs = new Set(own.map(({ seq }) => seq));
   return new Set(stored.filter(({ seq }) => !seqs.has(seq)).map(({ id }) => id));
 }
@@ -423,16 +414,16 @@ async function takenIds(tx: Queries, tenant: string, rows: readonly NewTokenRow[
 /** Inserts the token and its containers. Returns false if the id is taken. */
 async function insert(tx: Queries, row: WholeRow): Promise<boolean> {
   const { tenant_id, seq, masked, data } = row;
-  const [sql, params] = tokenTable.insert(createdColumns(row), unlessTaken);
-  if (tx.writesTogether) return (await tx.run(...insertTogether(sql, params, row))) > 0;
-  if ((await tx.run(sql, params)) === 0) return false;
+  const inserted = tokenTable.insert(createdColumns(row), unlessTaken);
+  if (tx.writesTogether) return (await tx.run(insertTogether(inserted, row))) > 0;
+  if ((await tx.run(inserted)) === 0) return false;
   const contents = contentsTable.insert({ tenant_id, seq, masked, data });
-  await Promise.all([tx.run(...contents), indexContainers(tx, row)]);
+  await Promise.all([tx.run(contents), indexContainers(tx, row)]);
   return true;
 }
 
 /** A statement that inserts a token, its contents and its containers. */
-function insertTogether(insertToken: string, params: readonly Value[], row: WholeRow): Bound {
+function insertTogether([insertToken, params]: Bound, row: WholeRow): Bound {
   const [masked, data, containers] = [1, 2, 3].map((at) => `$${params.length + at}`);
   const sql = `with inserted as (${insertToken} returning tenant_id, seq),
   contents as (insert into token_contents (tenant_id, seq, masked, data)
@@ -459,12 +450,11 @@ async function insertInsteadOfExpired(tx: Queries, row: WholeRow): Promise<boole
 async function update(tx: Queries, old: SizedRow, row: SizedRow | WholeRow): Promise<void> {
   const { tenant_id, seq, modified_by, modified_at } = row;
   const key = { tenant_id, seq };
-  await tx.run(...tokenTable.update(key, { modified_by, modified_at, ...changeable(row) }));
+  await tx.run(tokenTable.update(key, { modified_by, modified_at, ...changeable(row) }));
   if ('data' in row) {
-    if ((await tx.run(...contentsTable.update(key, { masked: row.masked, data: row.data }))) === 0)
+    if ((await tx.run(contentsTable.update(key, { masked: row.masked, data: row.data }))) === 0)
       throw new Error(`the contents of token ${row.id} are missing: another program has deleted them`);
-  } else if (old.masked_bytes > row.masked_bytes)
-    await tx.run(...contentsTable.update(key, { masked: null }));
+  } else if (old.masked_bytes > row.masked_bytes) await tx.run(contentsTable.update(key, { masked: null }));
 }
 
 /** The columns that both `insert` and `update` write. */
@@ -482,9 +472,8 @@ function changeable(row: SizedRow) {
 function lockedToken(tx: Queries, row: SizedRow, key: Uint8Array, reserve: Reserve | undefined): LockedToken {
   const read = async (part: Part) => {
     reserve?.(contentCost * (part === 'data' ? row.data_bytes : row.masked_bytes));
-    const content = await tx.get<{ ciphertext: Uint8Array | null }>(
-      ...sql`select ${raw(part)} as ciphertext from token_contents where tenant_id = ${row.tenant_id} and seq = ${row.seq}`,
-    );
+    const content = await tx.get<{ ciphertext: Uint8Array | null }>(sql`
+      select ${raw(part)} as ciphertext from token_contents where tenant_id = ${row.tenant_id} and seq = ${row.seq}`);
     return decryptPart(key, row, part, content?.ciphertext ?? null);
   };
   return {

@@ -28,10 +28,9 @@ function toUse({ permission, container, last_used_at }: UseRow): Use {
 /** Also locks the application, like every change of its keys. Returns 0 if it does not exist. */
 function markUsed(tx: Queries, { tenantId, applicationId, at }: ApplicationUse): Awaitable<number> {
   const used = new Param(at);
-  return tx.run(
-    ...sql`update applications set last_used_at = case when last_used_at > ${used} then last_used_at else ${used} end
-      where tenant_id = ${tenantId} and id = ${applicationId} and ${notExpired('applications')}`,
-  );
+  return tx.run(sql`
+    update applications set last_used_at = case when last_used_at > ${used} then last_used_at else ${used} end
+      where tenant_id = ${tenantId} and id = ${applicationId} and ${notExpired('applications')}`);
 }
 
 export function usage(db: Executor): Usage {
@@ -51,29 +50,25 @@ export function usage(db: Executor): Usage {
       }, uses[0]?.tenantId),
 
     list: async (tenant, application) => {
-      const rows = await db.all<UseRow>(
-        ...sql`select permission, container, last_used_at from application_uses
-         where tenant_id = ${tenant} and application_id = ${application}
-         order by last_used_at desc, permission, container limit ${maxUses}`,
-      );
+      const rows = await db.all<UseRow>(sql`select permission, container, last_used_at from application_uses
+        where tenant_id = ${tenant} and application_id = ${application}
+        order by last_used_at desc, permission, container limit ${maxUses}`);
       return rows.map(toUse);
     },
 
     listAll: async (tenant, ids) => {
-      const rows = await db.all<UseRow & { application_id: string }>(
-        ...sql`select application_id, permission, container, last_used_at from application_uses
+      const rows = await db.all<UseRow & { application_id: string }>(sql`
+        select application_id, permission, container, last_used_at from application_uses
          where tenant_id = ${tenant} and application_id in ${list(ids)}
-         order by last_used_at desc, permission, container limit ${maxUses * ids.length}`,
-      );
+         order by last_used_at desc, permission, container limit ${maxUses * ids.length}`);
       const groups = Map.groupBy(rows, ({ application_id }) => application_id);
       return new Map([...groups].map(([id, uses]) => [id, uses.map(toUse)]));
     },
 
     keys: async (tenant, application, now) => {
-      const rows = await db.all<{ id: string; ending: string; daily_requests: string | null }>(
-        ...sql`select k.id, k.ending, k.daily_requests from application_keys k where k.tenant_id = ${tenant}
-           and k.application_id = ${application} and k.trust is null and ${notExpired('k')} order by k.id desc`,
-      );
+      const rows = await db.all<{ id: string; ending: string; daily_requests: string | null }>(sql`
+        select k.id, k.ending, k.daily_requests from application_keys k where k.tenant_id = ${tenant}
+           and k.application_id = ${application} and k.trust is null and ${notExpired('k')} order by k.id desc`);
       return rows.map(({ id, ending, daily_requests }) => {
         const last = [...dailyRequests(daily_requests)].filter(([day]) => day > dayOf(now) - keptDays);
         const days = last.map(([day, requests]) => ({
@@ -95,19 +90,16 @@ const ofApplication = ({ tenantId, applicationId }: ApplicationUse) =>
 /** The application must be locked, because this adds to what it has read. */
 async function writeKeyUses(tx: Queries, use: ApplicationUse): Promise<void> {
   const { keys } = use;
-  const rows = await tx.all<{ id: string; last_used_at: DbTime | null; daily_requests: string | null }>(
-    ...sql`select id, last_used_at, daily_requests from application_keys
-      where ${ofApplication(use)} and id in ${list([...keys.keys()])}`,
-  );
+  const rows = await tx.all<{ id: string; last_used_at: DbTime | null; daily_requests: string | null }>(sql`
+    select id, last_used_at, daily_requests from application_keys
+      where ${ofApplication(use)} and id in ${list([...keys.keys()])}`);
   for (const { id, last_used_at, daily_requests } of rows) {
     const { at, days: added } = keys.get(id)!;
     const days = dailyRequests(daily_requests);
     for (const [day, requests] of added) days.set(day, requests + (days.get(day) ?? 0));
     const kept = [...days].sort(([a], [b]) => a - b).slice(-keptDays);
-    await tx.run(
-      ...sql`update application_keys set last_used_at = ${Math.max(at, Number(last_used_at ?? 0))},
-        daily_requests = ${JSON.stringify(kept)} where ${ofApplication(use)} and id = ${id}`,
-    );
+    await tx.run(sql`update application_keys set last_used_at = ${Math.max(at, Number(last_used_at ?? 0))},
+      daily_requests = ${JSON.stringify(kept)} where ${ofApplication(use)} and id = ${id}`);
   }
 }
 
@@ -126,9 +118,8 @@ const useTable = target<UseRow & { tenant_id: string; application_id: string }>(
 /** Writes only the uses that changed, in at most three statements. */
 async function writeUses(tx: Queries, use: ApplicationUse): Promise<void> {
   const { tenantId, applicationId, permissions } = use;
-  const rows = await tx.all<UseRow>(
-    ...sql`select permission, container, last_used_at from application_uses where ${ofApplication(use)}`,
-  );
+  const rows = await tx.all<UseRow>(sql`
+    select permission, container, last_used_at from application_uses where ${ofApplication(use)}`);
   const stored = new Map<string, Map<string, number>>();
   for (const { permission, container, last_used_at } of rows) {
     const containers = stored.get(permission) ?? new Map<string, number>();
@@ -164,9 +155,8 @@ function latest(a: LastUses, b: LastUses): LastUses {
 /** A space separates the two columns: neither can contain one. */
 async function deleteUses(tx: Queries, use: ApplicationUse, rows: UseRow[]): Promise<void> {
   const names = list(rows.map(({ permission, container }) => `${permission} ${container}`));
-  await tx.run(
-    ...sql`delete from application_uses where ${ofApplication(use)} and permission || ' ' || container in ${names}`,
-  );
+  await tx.run(sql`
+    delete from application_uses where ${ofApplication(use)} and permission || ' ' || container in ${names}`);
 }
 
 /** The columns with numbers of requests by duration, such as `within_250us`, `within_5ms` and `within_1s`. */
@@ -187,9 +177,8 @@ type SumRow = Record<string, DbTime>;
 
 export function requestCounts(db: Db): RequestCounts {
   async function firstInterval(tenant: string): Promise<number | undefined> {
-    const row = await db.get<{ first: DbTime | null }>(
-      ...sql`select min(started_at) as first from request_counts where tenant_id = ${tenant}`,
-    );
+    const row = await db.get<{ first: DbTime | null }>(sql`
+      select min(started_at) as first from request_counts where tenant_id = ${tenant}`);
     return row?.first == null ? undefined : Number(row.first);
   }
 
@@ -198,10 +187,10 @@ export function requestCounts(db: Db): RequestCounts {
     add: (intervals) =>
       db.transaction(async (tx) => {
         for (const interval of intervals.toSorted((a, b) => a.start - b.start)) {
-          if ((await tx.run(...addToStored(interval))) > 0) continue;
+          if ((await tx.run(addToStored(interval))) > 0) continue;
           // Counts of deleted tenants are dropped. With `insert … select`, Citus would wait while any shard moves.
-          if (await tx.get(...sql`select 1 as one from tenants where id = ${interval.tenantId}`))
-            await tx.run(...insertFirst(interval));
+          if (await tx.get(sql`select 1 as one from tenants where id = ${interval.tenantId}`))
+            await tx.run(insertFirst(interval));
         }
       }, intervals[0]?.tenantId),
 
@@ -217,7 +206,7 @@ export function requestCounts(db: Db): RequestCounts {
           ${sumsOfCounters}
         from request_counts where tenant_id = ${tenant} and started_at >= ${firstStored} and started_at < ${before}
         group by number`;
-      for (const row of await db.all<SumRow>(...sums))
+      for (const row of await db.all<SumRow>(sums))
         counts[Number(row.number)] = {
           denied: Number(row.denied),
           durations: durationColumns.map((name) => Number(row[name])),

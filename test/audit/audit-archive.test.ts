@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { exportPaths, verifyFiles } from '../../src/audit/files.ts';
 import type { Archived, ArchiveOptions, Verdict } from '../../src/audit/proof.ts';
 import type { Db } from '../../src/db/db.ts';
+import { boundOf } from '../../src/db/statement.ts';
 import type { Maintenance } from '../../src/store/maintenance.ts';
 import { Faults } from '../../torture/crash/faults.ts';
 import { entry, masters, named } from '../support/audit-export.ts';
@@ -148,10 +149,10 @@ describe.each(databases)('an archive of the audit log in %s', (_, database) => {
         db.transaction((tx) =>
           work({
             ...tx,
-            run: (sql, params) => {
-              const table = /^delete from (audit_(?:segments|index))/.exec(sql)?.[1];
+            run: (statement) => {
+              const table = /^delete from (audit_(?:segments|index))/.exec(boundOf(statement)[0])?.[1];
               if (table) deleted.push(table);
-              return tx.run(sql, params);
+              return tx.run(statement);
             },
           }),
         ),

@@ -164,8 +164,8 @@ describe.each(databases)('the retention of the audit log in %s', (_, database) =
       };
       return {
         ...db,
-        get: (sql, params) => before(() => db.get(sql, params)),
-        all: (sql, params) => before(() => db.all(sql, params)),
+        get: (statement) => before(() => db.get(statement)),
+        all: (statement) => before(() => db.all(statement)),
       } as Db;
     });
     await write(4);

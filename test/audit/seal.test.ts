@@ -1,4 +1,5 @@
 /** Sealing entries into segments of the chains of their tenants. */
+
 import { describe, expect, test } from 'bun:test';
 import { SQL } from 'bun';
 import { headersIn, segmentsIn } from '../../src/audit/log/chain.ts';
@@ -6,6 +7,7 @@ import { entryWriter, tenantsIn } from '../../src/audit/log/pending.ts';
 import { sealer } from '../../src/audit/log/seal.ts';
 import { parsePosition, systemTenant } from '../../src/audit/records.ts';
 import { type Db, DbUnavailable } from '../../src/db/db.ts';
+import { boundOf } from '../../src/db/statement.ts';
 import { headsOperation, type LogEntry } from '../../src/domain/audit.ts';
 import type { NewEntry } from '../../src/store/store.ts';
 import { exportOf, verify } from '../support/audit-export.ts';
@@ -123,11 +125,11 @@ describe.each(databases)('sealing the audit log on %s', async (_, database) => {
     const [, other, , , last] = tenants as [string, string, string, string, string];
     await seal();
     let time = 0;
-    const all: Db['all'] = async (sql, params) => {
+    const all: Db['all'] = async (statement) => {
       const isLost = tenants.some(
-        (tenant) => tenant !== other && tenant !== last && params?.includes(tenant),
+        (tenant) => tenant !== other && tenant !== last && boundOf(statement)[1].includes(tenant),
       );
-      if (!isLost) return on.db.all(sql, params);
+      if (!isLost) return on.db.all(statement);
       time += 3000;
       throw new DbUnavailable('the worker is lost');
     };

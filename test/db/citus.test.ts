@@ -326,7 +326,7 @@ describe.skipIf(noCitus('migrations and dumps'))('on a Citus cluster', () => {
     const find = (key: Minted) => store.credentials.find(key);
     const change = () =>
       db.transaction(
-        (tx) => tx.run('update applications set name = name where tenant_id = $1', [tenant]),
+        (tx) => tx.run(['update applications set name = name where tenant_id = $1', [tenant]]),
         tenant,
       );
     await until('a lookup in the shard', async () => {

@@ -26,7 +26,7 @@ async function close(): Promise<void> {
   rmSync(folder, { recursive: true, force: true });
 }
 
-const add = (tx: Queries, name: string) => tx.run('insert into things values ($1, 0)', [name]);
+const add = (tx: Queries, name: string) => tx.run(['insert into things values ($1, 0)', [name]]);
 const names = async () =>
   (await runSql<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
 const refused = new Error('refused');
@@ -52,7 +52,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     const raise = async (tx: Transaction) => {
       const locked = db.dialect === 'postgres' ? 'for update' : '';
       const row = await tx.get<{ count: number }>(`select count from things where name = 'sum' ${locked}`);
-      await tx.run("update things set count = $1 where name = 'sum'", [Number(row?.count) + 1]);
+      await tx.run(["update things set count = $1 where name = 'sum'", [Number(row?.count) + 1]]);
     };
     await Promise.all(Array.from({ length: 50 }, () => db.change(raise)));
     const rows = await runSql<{ count: number }>(url, 'select count from things');
@@ -116,7 +116,7 @@ describe.each(databases)('on %s, changes that wait at the same time', (_name, da
     const written: string[][] = [];
     const write = async (tx: Queries, all: readonly string[]) => {
       written.push([...all]);
-      for (const name of all) await tx.run('update things set count = 1 where name = $1', [name]);
+      for (const name of all) await tx.run(['update things set count = 1 where name = $1', [name]]);
     };
     const change = async (tx: Transaction, name: string) => {
       await add(tx, name);
@@ -211,7 +211,7 @@ describe('on PostgreSQL, changes that wait at the same time', () => {
     const raise = (on: Db, row: string) =>
       on.change((tx) => {
         runs++;
-        return tx.run('update things set count = count + 1 where name = $1', [row]);
+        return tx.run(['update things set count = count + 1 where name = $1', [row]]);
       }, row);
     const both = [...rows, ...rows.toReversed()];
     const asked = Array.from({ length: 400 }, (_, at) =>

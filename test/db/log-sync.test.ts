@@ -212,7 +212,7 @@ test('while other processes use the database, the log stays, and after a failed 
 test('the log begins anew while changes are made', async () => {
   const megabyte = new Uint8Array(2 ** 20);
   for (let number = 0; number < 150; number++)
-    await db.run('insert into things values ($1, $2)', [`n${number}`, megabyte]);
+    await db.run(['insert into things values ($1, $2)', [`n${number}`, megabyte]]);
   expect(statSync(`${path}-wal`).size).toBeLessThan(80 * 2 ** 20);
   expect(await names()).toHaveLength(150);
 });

@@ -11,6 +11,7 @@ import {
 } from '../../src/db/migrate.ts';
 import { openPostgres } from '../../src/db/postgres/postgres.ts';
 import { openSqlite } from '../../src/db/sqlite/sqlite.ts';
+import { boundOf } from '../../src/db/statement.ts';
 import { newTenant } from '../../src/operations/bootstrap.ts';
 import { openStore } from '../../src/store/open.ts';
 import { temporaryFolder } from '../support/cleanup.ts';
@@ -188,9 +189,9 @@ describe.each(databases)('migrations on %s', (_, database) => {
       db.exclusively((tx) => {
         const sent: string[] = [];
         transactions.push(sent);
-        const run: typeof tx.run = (sql, params) => {
-          sent.push(sql);
-          return tx.run(sql, params);
+        const run: typeof tx.run = (statement) => {
+          sent.push(boundOf(statement)[0]);
+          return tx.run(statement);
         };
         return work({ ...tx, run });
       }, pace);

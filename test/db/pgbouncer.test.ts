@@ -75,7 +75,7 @@ describe.skipIf(noPgbouncer).each(suites)('through PgBouncer $version $how', ({ 
       // The first reads find the server and prepare the statement.
       for (let count = 0; count < 4; count++) {
         answers = 0;
-        await db.get('select 1 as one where 1 = $1', [1]);
+        await db.get(['select 1 as one where 1 = $1', [1]]);
       }
       trips.push(answers);
       await db.close();

@@ -100,7 +100,7 @@ test('the statistics of every table with several rows of a tenant know one tenan
     select gen_random_uuid(), i, 1, '' from generate_series(1, 100) as i`);
   await db.run('analyze audit_index');
   const statistics = 'select n_distinct from pg_stats where attname = $1 and tablename = $2';
-  expect(await db.get<object>(statistics, ['tenant_id', 'audit_index'])).toEqual({ n_distinct: 1 });
+  expect(await db.get<object>([statistics, ['tenant_id', 'audit_index']])).toEqual({ n_distinct: 1 });
   await db.close();
 });
 

@@ -16,7 +16,7 @@ describe('changes that conflict with other transactions', () => {
   });
   afterEach(() => db.close());
 
-  const add = async (tx: Queries, name: string) => tx.run('insert into things values ($1, 0)', [name]);
+  const add = async (tx: Queries, name: string) => tx.run(['insert into things values ($1, 0)', [name]]);
   const names = async () =>
     (await runSql<{ name: string }>(url, 'select name from things order by name')).map(({ name }) => name);
 

@@ -36,7 +36,7 @@ const names = async () =>
   (await runSql<{ name: string }>(`sqlite:${path}`, 'select name from things order by name')).map(
     ({ name }) => name,
   );
-const add = (name: string) => db.run('insert into things values ($1)', [name]);
+const add = (name: string) => db.run(['insert into things values ($1)', [name]]);
 
 test('the writing connection leaves syncs to the log and enforces foreign keys', async () => {
   const inForce = async (pragma: string) =>
@@ -49,7 +49,7 @@ test('the writing connection leaves syncs to the log and enforces foreign keys',
 test('more statements than the cache of prepared statements holds work, also inside a change', async () => {
   await add('one');
   const sum = (on: Pick<Db, 'get'>, n: number) =>
-    on.get<{ sum: number }>(`select $1 + ${n} as sum from things`, [n]);
+    on.get<{ sum: number }>([`select $1 + ${n} as sum from things`, [n]]);
   const ask = async (on: Pick<Db, 'get'>) => {
     for (let n = 0; n < 1100; n++) expect(await sum(on, n)).toEqual({ sum: 2 * n });
     expect(await sum(on, 0)).toEqual({ sum: 0 });
@@ -69,7 +69,7 @@ test('changes that are requested together resolve after their commit, none befor
   const isStored = async (name: string) => (await names()).includes(name);
   const change = async (name: string) => {
     const during = await db.transaction(async (tx) => {
-      await tx.run('insert into things values ($1)', [name]);
+      await tx.run(['insert into things values ($1)', [name]]);
       return isStored(name);
     });
     return [during, await isStored(name)];
@@ -100,12 +100,12 @@ test('a change that fails after writing is rolled back, and the others in its co
   const outcomes = await Promise.allSettled([
     add('before'),
     db.transaction(async (tx) => {
-      await tx.run('insert into things values ($1)', ['half']);
+      await tx.run(['insert into things values ($1)', ['half']]);
       throw new Error('on second thought');
     }),
     db.transaction(async (tx) => {
-      await tx.run('insert into things values ($1)', ['half']);
-      await tx.run('insert into things values ($1)', ['before']);
+      await tx.run(['insert into things values ($1)', ['half']]);
+      await tx.run(['insert into things values ($1)', ['before']]);
     }),
     add('after'),
   ]);
@@ -118,10 +118,10 @@ test('a change that fails before writing does not cause the others to run again'
   const outcomes = await Promise.allSettled([
     db.transaction(async (tx) => {
       runs++;
-      return tx.run('insert into things values ($1)', ['one']);
+      return tx.run(['insert into things values ($1)', ['one']]);
     }),
     db.transaction(async (tx) => {
-      await tx.run('delete from things where name = $1', ['nobody']);
+      await tx.run(['delete from things where name = $1', ['nobody']]);
       throw new Error('refused');
     }),
   ]);
@@ -167,7 +167,7 @@ test('on a full disk, essential changes use the reserve, and others are made whe
   await db.close();
   db = openSqlite(path, () => time, false, mebibyte);
   const addOthers = (name: string, isEssential: boolean) =>
-    db.change((tx) => tx.run('insert into things values ($1)', [name]), undefined, undefined, isEssential);
+    db.change((tx) => tx.run(['insert into things values ($1)', [name]]), undefined, undefined, isEssential);
   await add('kept');
   expect(reserve()).toBe(mebibyte);
   const { pages } = (await db.get<{ pages: number }>('select page_count as pages from pragma_page_count'))!;
@@ -245,7 +245,8 @@ test('a new file that another process is writing is opened when it has finished'
 });
 
 test('after the first sign of damage writes are refused, and the reason says what to do', async () => {
-  for (let at = 0; at < 50; at++) await db.run('insert into things values ($1)', [`${at}`.padEnd(4000, 'x')]);
+  for (let at = 0; at < 50; at++)
+    await db.run(['insert into things values ($1)', [`${at}`.padEnd(4000, 'x')]]);
   await db.close();
   await runSql(`sqlite:${path}`, 'pragma wal_checkpoint(truncate)');
   const file = openSync(path, 'r+');

@@ -1,6 +1,8 @@
 /** A list decides about each token once, and shows and reports it as that decision says. */
+
 import { describe, expect, test } from 'bun:test';
 import type { Db } from '../../src/db/db.ts';
+import { boundOf } from '../../src/db/statement.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { compilePolicy, decideUnder } from '../../src/domain/policy.ts';
 import { visible } from '../../src/domain/visible-scopes.ts';
@@ -39,11 +41,11 @@ describe.each(databases)('verdicts of lists on %s', async (_, database) => {
 
   const interrupted = (db: Db): Db => ({
     ...db,
-    all: async (sql, params) => {
-      const work = sql.includes(' as ciphertext ') ? beforeRead : undefined;
+    all: async (statement) => {
+      const work = boundOf(statement)[0].includes(' as ciphertext ') ? beforeRead : undefined;
       if (work) beforeRead = undefined;
       await work?.();
-      return db.all(sql, params);
+      return db.all(statement);
     },
   });
 

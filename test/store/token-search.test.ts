@@ -1,6 +1,8 @@
 /** The search index during a rotation of its key: no search misses a token, and no row of the old key is left. */
+
 import { describe, expect, test } from 'bun:test';
 import type { Db } from '../../src/db/db.ts';
+import { boundOf, type Statement } from '../../src/db/statement.ts';
 import { JsonText } from '../../src/domain/json-text.ts';
 import { newId } from '../../src/domain/key.ts';
 import { duringTransaction, untilBlocked } from '../support/postgres-locks.ts';
@@ -82,13 +84,13 @@ describe.each(databases)('the search index on %s', async (name, database) => {
     let isFirst = true;
     const rotatesBeforeRead = (db: Db): Db => ({
       ...db,
-      all: async <R>(sql: string, params?: Parameters<Db['all']>[1]) => {
-        if (sql.includes('token_search r') && isFirst) {
+      all: async <R>(statement: Statement) => {
+        if (boundOf(statement)[0].includes('token_search r') && isFirst) {
           isFirst = false;
           expect(await rotate()).toBe(true);
           while ((await on.maintenance.reindexSearch()) > 0) {}
         }
-        return db.all<R>(sql, params);
+        return db.all<R>(statement);
       },
     });
     const store = await on.openNode(undefined, rotatesBeforeRead);

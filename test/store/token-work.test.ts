@@ -8,7 +8,7 @@ import { visible } from '../../src/domain/visible-scopes.ts';
 import type { ListOrder, ListWindow, Store, TokenFilter } from '../../src/store/store.ts';
 import { metadataDigest } from '../../src/store/token-index.ts';
 import { grants, when } from '../support/grants.ts';
-import { plansOf, recorder, rowsVisited, type Statement } from '../support/statement-recorder.ts';
+import { plansOf, type Recorded, recorder, rowsVisited } from '../support/statement-recorder.ts';
 import { databases } from '../support/test-server.ts';
 import { openTestStore, runSql, type TestStore } from '../support/test-store.ts';
 
@@ -203,7 +203,7 @@ describe.each(databases)('on %s, a list of few tokens among many', async (name, 
   /** The most rows, index entries and candidates, that all statements of one list may return. */
   const maxRows = { byCursor: 8_000, byNumber: 8_000 };
 
-  async function expectBounded(statements: readonly Statement[], limit: number): Promise<void> {
+  async function expectBounded(statements: readonly Recorded[], limit: number): Promise<void> {
     expect(statements.length).toBeLessThanOrEqual(name === 'SQLite' ? 300 : 20);
     expect(statements.reduce((sum, { rows }) => sum + rows, 0)).toBeLessThanOrEqual(limit);
     if (name === 'SQLite') {

@@ -247,8 +247,8 @@ describe('concurrent changes of a token on PostgreSQL', () => {
     const swept: number[] = [];
     const sweepAfterwards = (tx: Queries): Queries => ({
       ...tx,
-      run: async (sql, params) => {
-        const changed = await tx.run(sql, params);
+      run: async (statement) => {
+        const changed = await tx.run(statement);
         if (swept.length === 0) swept.push(await on.maintenance.sweep(10));
         return changed;
       },

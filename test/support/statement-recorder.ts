@@ -3,9 +3,9 @@
 import { Database as Sqlite } from 'bun:sqlite';
 import { SQL } from 'bun';
 import type { Db, Queries } from '../../src/db/db.ts';
-import type { Value } from '../../src/db/statement.ts';
+import { boundOf, type Statement, type Value } from '../../src/db/statement.ts';
 
-export interface Statement {
+export interface Recorded {
   readonly sql: string;
   readonly params: readonly Value[];
   readonly rows: number;
@@ -16,40 +16,41 @@ export interface Statement {
 export interface Recorder {
   through(db: Db): Db;
   /** Returns the statements since the last call. */
-  take(): Statement[];
+  take(): Recorded[];
 }
 
 export function recorder(): Recorder {
-  let statements: Statement[] = [];
-  const record = (sql: string, params: readonly Value[], rows: readonly unknown[]): void => {
+  let statements: Recorded[] = [];
+  const record = (statement: Statement, rows: readonly unknown[]): void => {
+    const [sql, params] = boundOf(statement);
     const values = rows.flatMap((row) => Object.values(Object(row)));
     const bytes = values.reduce<number>((sum, one) => sum + (one instanceof Uint8Array ? one.length : 0), 0);
     statements.push({ sql, params, rows: rows.length, bytes });
   };
   const recorded = <Q extends Queries>(queries: Q): Q => ({
     ...queries,
-    all: async <R>(sql: string, params: readonly Value[] = []) => {
-      const rows = await queries.all<R>(sql, params);
-      record(sql, params, rows);
+    all: async <R>(statement: Statement) => {
+      const rows = await queries.all<R>(statement);
+      record(statement, rows);
       return rows;
     },
-    get: async <R>(sql: string, params: readonly Value[] = []) => {
-      const row = await queries.get<R>(sql, params);
-      record(sql, params, [row]);
+    get: async <R>(statement: Statement) => {
+      const row = await queries.get<R>(statement);
+      record(statement, [row]);
       return row;
     },
     insert: async (target, rows, onlyIf) => {
-      record(target.one, Object.values(rows[0] ?? {}), []);
+      record([target.one, Object.values(rows[0] ?? {})], []);
       return queries.insert(target, rows, onlyIf);
     },
-    returning: async <R>(sql: string, params: readonly Value[] = []) => {
-      const rows = await queries.returning<R>(sql, params);
-      record(sql, params, rows);
+    returning: async <R>(statement: Statement) => {
+      const rows = await queries.returning<R>(statement);
+      record(statement, rows);
       return rows;
     },
-    run: async (sql: string, params: readonly Value[] = []) => {
-      const changed = await queries.run(sql, params);
-      record(sql, params, []);
+    run: async (statement: Statement) => {
+      const changed = await queries.run(statement);
+      record(statement, []);
       return changed;
     },
   });
@@ -69,7 +70,7 @@ export function recorder(): Recorder {
 const atNow = (sql: string, now: number) => sql.replace(/:now\b/g, String(now));
 
 /** The query plan steps of the statements on SQLite. */
-export function plansOf(url: string, statements: readonly Statement[], now: number): string[] {
+export function plansOf(url: string, statements: readonly Recorded[], now: number): string[] {
   const db = new Sqlite(url.slice('sqlite:'.length));
   try {
     return statements.flatMap(({ sql, params }) => {
@@ -117,7 +118,7 @@ function literalOf(value: Value | undefined): string {
  */
 export async function rowsVisited(
   url: string,
-  statements: readonly Statement[],
+  statements: readonly Recorded[],
   now: number,
 ): Promise<number> {
   const db = new SQL(url, { max: 1 });

@@ -6,7 +6,7 @@
 import type { Db, Queries } from '../../src/db/db.ts';
 import { migrations } from '../../src/db/migrate.ts';
 import { everyTenantMark } from '../../src/db/sql.ts';
-import type { Value } from '../../src/db/statement.ts';
+import { boundOf, type Statement } from '../../src/db/statement.ts';
 
 const schema = migrations.flatMap(({ sql, only }) => [sql, ...Object.values(only ?? {})]).join(';\n');
 const tables = Array.from(schema.matchAll(/^create table (\w+) \((.*?)^\)/gms))
@@ -25,14 +25,16 @@ function namesTenant(sql: string): boolean {
 
 const checked = new Map<string, boolean>();
 
-function check(sql: string): void {
+function check(statement: Statement): void {
+  const [sql] = boundOf(statement);
   const known = checked.get(sql) ?? namesTenant(sql);
   checked.set(sql, known);
   if (!known) throw new Error(`a statement does not name the tenant: ${sql}`);
 }
 
 /** A shared transaction does not know that such a statement has changed rows. */
-function checkRead(sql: string): void {
+function checkRead(statement: Statement): void {
+  const [sql] = boundOf(statement);
   if (/\breturning\b/.test(sql))
     throw new Error(`a statement changes rows, so \`returning\` must run it: ${sql}`);
   check(sql);
@@ -41,21 +43,21 @@ function checkRead(sql: string): void {
 function checkedQueries<Q extends Queries>(queries: Q): Q {
   return {
     ...queries,
-    get: <R>(sql: string, params?: readonly Value[]) => {
-      checkRead(sql);
-      return queries.get<R>(sql, params);
+    get: <R>(statement: Statement) => {
+      checkRead(statement);
+      return queries.get<R>(statement);
     },
-    all: <R>(sql: string, params?: readonly Value[]) => {
-      checkRead(sql);
-      return queries.all<R>(sql, params);
+    all: <R>(statement: Statement) => {
+      checkRead(statement);
+      return queries.all<R>(statement);
     },
-    run: (sql: string, params?: readonly Value[]) => {
-      check(sql);
-      return queries.run(sql, params);
+    run: (statement: Statement) => {
+      check(statement);
+      return queries.run(statement);
     },
-    returning: <R>(sql: string, params?: readonly Value[]) => {
-      check(sql);
-      return queries.returning<R>(sql, params);
+    returning: <R>(statement: Statement) => {
+      check(statement);
+      return queries.returning<R>(statement);
     },
     lookup: (lookup, ...wanted) => {
       check(lookup.one);

@@ -66,10 +66,10 @@ export class Faults {
     const { dialect } = on;
     return {
       ...on,
-      get: (sql, params) => this.#call(dialect, () => on.get(sql, params)),
-      all: (sql, params) => this.#call(dialect, () => on.all(sql, params)),
-      run: (sql, params) => this.#call(dialect, () => on.run(sql, params)),
-      returning: (sql, params) => this.#call(dialect, () => on.returning(sql, params)),
+      get: (statement) => this.#call(dialect, () => on.get(statement)),
+      all: (statement) => this.#call(dialect, () => on.all(statement)),
+      run: (statement) => this.#call(dialect, () => on.run(statement)),
+      returning: (statement) => this.#call(dialect, () => on.returning(statement)),
       insert: (...inserted) => this.#call(dialect, () => on.insert(...inserted)),
       lookup: (...wanted) => this.#call(dialect, () => on.lookup(...wanted)),
     };

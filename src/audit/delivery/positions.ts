@@ -119,10 +119,9 @@ export class Deliveries {
   async claim(sink: string, holder: string, { duration, minimum, isFirst = false }: Lease): Promise<Claim> {
     const row = await this.#sink(sink);
     if (!row) {
-      const inserted = await this.#db.run(
-        ...sql`insert into audit_sinks (name, holder, lease_until, retry_at, failures)
-         values (${sink}, ${holder}, :now + ${duration}, 0, 0) on conflict (name) do nothing`,
-      );
+      const inserted = await this.#db.run(sql`
+        insert into audit_sinks (name, holder, lease_until, retry_at, failures)
+         values (${sink}, ${holder}, :now + ${duration}, 0, 0) on conflict (name) do nothing`);
       return inserted === 1 ? 'held' : 'other';
     }
     const now = Number(row.now);
@@ -131,17 +130,15 @@ export class Deliveries {
     const remaining = takesOver ? 0 : Number(row.lease_until) - now;
     if (row.holder === holder && remaining >= minimum) return 'held';
     if (row.holder !== holder && remaining > 0) return 'other';
-    const taken = await this.#db.run(
-      ...sql`update audit_sinks set holder = ${holder}, lease_until = :now + ${duration}
-       where name = ${sink} ${!takesOver && clause`and (holder = ${holder} or lease_until <= :now)`}`,
-    );
+    const taken = await this.#db.run(sql`
+      update audit_sinks set holder = ${holder}, lease_until = :now + ${duration}
+       where name = ${sink} ${!takesOver && clause`and (holder = ${holder} or lease_until <= :now)`}`);
     return taken === 1 ? 'held' : 'other';
   }
 
   async release(sink: string, holder: string): Promise<void> {
-    await this.#db.run(
-      ...sql`update audit_sinks set lease_until = 0 where name = ${sink} and holder = ${holder}`,
-    );
+    await this.#db.run(sql`
+      update audit_sinks set lease_until = 0 where name = ${sink} and holder = ${holder}`);
   }
 
   /**
@@ -151,10 +148,9 @@ export class Deliveries {
   async undelivered(sink: string, limit: number): Promise<UndeliveredChain[]> {
     const keys = await this.#keys();
     type Row = PositionRow & { chain: string; after: DbTime };
-    const rows = await this.#db.all<Row>(
-      ...sql`select c.tenant_id as chain, ${after('number')} as after, ${ofDeliveries}
-       from ${chainsOf(sink)} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit ${limit}`,
-    );
+    const rows = await this.#db.all<Row>(sql`
+      select c.tenant_id as chain, ${after('number')} as after, ${ofDeliveries}
+       from ${chainsOf(sink)} where ${isBehind} order by coalesce(d.attempted_at, 0), c.tenant_id limit ${limit}`);
     return rows
       .filter((row) => row.tenant_id === null || toPosition(keys, sink, row))
       .map(({ chain, after: number }) => ({ tenantId: chain, after: Number(number) }));
@@ -165,10 +161,9 @@ export class Deliveries {
     const keys = await this.#keys();
     const changed: string[] = [];
     for (let last: string | undefined = nilTenant; last !== undefined; ) {
-      const rows: PositionRow[] = await this.#db.all<PositionRow>(
-        ...sql`select ${ofDeliveries} from audit_deliveries d where d.sink = ${sink}
-           and d.tenant_id ${raw(last === nilTenant ? '>=' : '>')} ${last} order by d.tenant_id limit ${pageSize}`,
-      );
+      const rows: PositionRow[] = await this.#db.all<PositionRow>(sql`
+        select ${ofDeliveries} from audit_deliveries d where d.sink = ${sink}
+           and d.tenant_id ${raw(last === nilTenant ? '>=' : '>')} ${last} order by d.tenant_id limit ${pageSize}`);
       const some = rows.filter((row) => !toPosition(keys, sink, row));
       changed.push(...some.map(({ tenant_id }) => tenant_id));
       last = rows[pageSize - 1]?.tenant_id;
@@ -197,14 +192,11 @@ export class Deliveries {
         const complete = before?.complete ?? (rejected === undefined ? null : start);
         await write({ number, seq: last, complete, skipped: (before?.skipped ?? 0) + skipped });
       }
-      await tx.run(
-        ...sql`update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now
-          where name = ${sink} and holder = ${holder}`,
-      );
+      await tx.run(sql`update audit_sinks set failures = 0, retry_at = 0, delivered_at = :now
+        where name = ${sink} and holder = ${holder}`);
       if (rejected === undefined) return;
-      await tx.run(
-        ...sql`update audit_sinks set failed_at = :now, error = ${rejected} where name = ${sink} and holder = ${holder}`,
-      );
+      await tx.run(sql`
+        update audit_sinks set failed_at = :now, error = ${rejected} where name = ${sink} and holder = ${holder}`);
     });
   }
 
@@ -220,11 +212,10 @@ export class Deliveries {
     delayAfter: (failures: number) => number,
   ): Promise<void> {
     const failures = ((await this.#sink(sink))?.failures ?? 0) + 1;
-    const isHeld = await this.#db.run(
-      ...sql`update audit_sinks
+    const isHeld = await this.#db.run(sql`
+      update audit_sinks
         set failures = ${failures}, retry_at = :now + ${delayAfter(failures)}, failed_at = :now, error = ${error}
-       where name = ${sink} and holder = ${holder}`,
-    );
+       where name = ${sink} and holder = ${holder}`);
     // Stores the time of the attempt. A chain without a position gets one, at its start.
     if (isHeld)
       await this.#change(sink, tenantId, async (position, tx, write) =>
@@ -266,10 +257,9 @@ export class Deliveries {
    */
   async acknowledge(sink: string): Promise<void> {
     for (const tenant of await this.changed(sink))
-      await this.#db.run(...sql`delete from audit_deliveries where tenant_id = ${tenant} and sink = ${sink}`);
-    for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(
-      ...sql`select tenant_id from audit_deliveries where sink = ${sink} and complete_number is not null`,
-    ))
+      await this.#db.run(sql`delete from audit_deliveries where tenant_id = ${tenant} and sink = ${sink}`);
+    for (const { tenant_id } of await this.#db.all<{ tenant_id: string }>(sql`
+      select tenant_id from audit_deliveries where sink = ${sink} and complete_number is not null`))
       await this.#change(sink, tenant_id, async (position, _, write) => {
         if (position) await write({ ...position, complete: null });
       });
@@ -278,7 +268,7 @@ export class Deliveries {
   async state(sink: string): Promise<SinkState> {
     const row = await this.#sink(sink);
     const number = async (statement: Bound) =>
-      Number((await this.#db.get<{ value: DbTime | null }>(...statement))?.value ?? 0);
+      Number((await this.#db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
     const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
     const age = await number(
       sql`select :now - min(s.earliest_at) as value from ${chainsOf(sink)}
@@ -311,10 +301,9 @@ export class Deliveries {
   }
 
   #sink(name: string) {
-    return this.#db.get<SinkRow>(
-      ...sql`select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
-       from audit_sinks where name = ${name}`,
-    );
+    return this.#db.get<SinkRow>(sql`
+      select holder, lease_until, retry_at, failures, delivered_at, failed_at, error, :now as now
+       from audit_sinks where name = ${name}`);
   }
 
   /** The position, or what `changed` returns if the row has no valid MAC. */
@@ -325,9 +314,8 @@ export class Deliveries {
     changed: () => undefined,
     lock = none,
   ): Promise<SinkPosition | undefined> {
-    const row = await db.get<PositionRow>(
-      ...sql`select ${ofDeliveries} from audit_deliveries d where tenant_id = ${tenantId} and sink = ${sink} ${lock}`,
-    );
+    const row = await db.get<PositionRow>(sql`
+      select ${ofDeliveries} from audit_deliveries d where tenant_id = ${tenantId} and sink = ${sink} ${lock}`);
     return row && (toPosition(await this.#keys(), sink, row) ?? changed());
   }
 
@@ -347,13 +335,12 @@ export class Deliveries {
       const found = await this.#position(tx, sink, tenantId, changedPosition, lock);
       await work(found, tx, async (position) => {
         const { number, seq, complete, skipped } = position;
-        await tx.run(
-          ...sql`insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
+        await tx.run(sql`
+          insert into audit_deliveries (tenant_id, sink, number, seq, complete_number, skipped, mac, attempted_at)
            values (${tenantId}, ${sink}, ${number}, ${seq}, ${complete}, ${skipped},
            ${macOf(keys, sink, tenantId, position)}, :now) on conflict (tenant_id, sink) do update
            set number = excluded.number, seq = excluded.seq, complete_number = excluded.complete_number,
-             skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`,
-        );
+             skipped = excluded.skipped, mac = excluded.mac, attempted_at = excluded.attempted_at`);
       });
     });
   }

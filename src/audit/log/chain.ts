@@ -60,9 +60,8 @@ export async function chainOf(
   tenantId: string,
   lock = none,
 ): Promise<Chain | undefined> {
-  const row = await db.get<ChainRow>(
-    ...sql`select ${raw(chainColumns.join(', '))} from audit_chains where tenant_id = ${tenantId} ${lock}`,
-  );
+  const row = await db.get<ChainRow>(sql`
+    select ${raw(chainColumns.join(', '))} from audit_chains where tenant_id = ${tenantId} ${lock}`);
   return row && toChain(row);
 }
 
@@ -106,11 +105,9 @@ function rowsIn<R>(
   order: 'asc' | 'desc',
   limit: number,
 ) {
-  return db.all<R>(
-    ...sql`select ${raw(columns)} from audit_segments
-      where tenant_id = ${tenantId} and number >= ${first} and number <= ${last}
-     order by number ${raw(order)} limit ${limit}`,
-  );
+  return db.all<R>(sql`select ${raw(columns)} from audit_segments
+     where tenant_id = ${tenantId} and number >= ${first} and number <= ${last}
+    order by number ${raw(order)} limit ${limit}`);
 }
 
 type Page = [tenantId: string, range: Range, order: 'asc' | 'desc', limit: number];
@@ -152,10 +149,9 @@ export async function segmentsAt(
   tenantId: string,
   numbers: readonly number[],
 ): Promise<StoredSegment[]> {
-  const rows = await db.all<SegmentRow>(
-    ...sql`select ${raw(headerColumns)}, entries from audit_segments where tenant_id = ${tenantId}
-     and number in ${list(numbers)} order by number desc`,
-  );
+  const rows = await db.all<SegmentRow>(sql`
+    select ${raw(headerColumns)}, entries from audit_segments where tenant_id = ${tenantId}
+     and number in ${list(numbers)} order by number desc`);
   return rows.map(toStored);
 }
 
@@ -196,11 +192,9 @@ export async function firstSealedAt(
   tenantId: string,
   time: number,
 ): Promise<number | undefined> {
-  const row = await db.get<{ number: DbTime }>(
-    ...sql`select number from audit_segments
-      where tenant_id = ${tenantId}
-      and sealed_at >= ${Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)}
-     order by sealed_at, number limit 1`,
-  );
+  const row = await db.get<{ number: DbTime }>(sql`select number from audit_segments
+     where tenant_id = ${tenantId}
+     and sealed_at >= ${Math.min(Math.max(Math.trunc(time), 0), Number.MAX_SAFE_INTEGER)}
+    order by sealed_at, number limit 1`);
   return row && Number(row.number);
 }

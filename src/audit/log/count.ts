@@ -127,12 +127,10 @@ async function readPending(db: Reader, tenantId: string, max: number) {
 
 /** Whether a pending entry that is older than `id` may match. */
 async function isOlderPending(db: Reader, tenantId: string, id: string, { from, to }: AuditFilter) {
-  return (
-    (await db.get(
-      ...sql`select 1 as one from audit_pending
-    where tenant_id = ${tenantId} and id < ${id} and at >= ${from ?? 0} and at < ${to ?? Number.MAX_SAFE_INTEGER} limit 1`,
-    )) !== undefined
-  );
+  const older =
+    await db.get(sql`select 1 as one from audit_pending where tenant_id = ${tenantId} and id < ${id}
+    and at >= ${from ?? 0} and at < ${to ?? Number.MAX_SAFE_INTEGER} limit 1`);
+  return older !== undefined;
 }
 
 /** Calls `add` for each entry that matches. */

@@ -58,9 +58,7 @@ async function insertChanges(tx: Queries, rows: readonly PendingInsert[]): Promi
 
 /** The tenant was deleted after the caller was authenticated. Otherwise it moves, or its data key could not be stored. */
 async function closed(tx: Queries, tenant: string): Promise<Failure> {
-  const exists = await tx.get(
-    ...sql`select 1 as one from tenants where id = ${tenant} and deleted_at is null`,
-  );
+  const exists = await tx.get(sql`select 1 as one from tenants where id = ${tenant} and deleted_at is null`);
   return exists ? fail('unavailable', { expected: true }) : fail('unauthenticated');
 }
 
@@ -119,10 +117,9 @@ export async function nextPending(db: Pick<Queries, 'all'>, tenantId: string): P
   let bytes = 0;
   const isFull = () => entries.length === maxEntries || bytes >= maxBytes;
   for (let after: string | undefined; ; after = entries.at(-1)?.id) {
-    const rows = await db.all<PendingRow>(
-      ...sql`select id, at, format, mac, entry from audit_pending where tenant_id = ${tenantId}
-       ${after !== undefined && clause`and id > ${after}`} order by id limit ${raw(`${pageSize}`)}`,
-    );
+    const rows = await db.all<PendingRow>(sql`
+      select id, at, format, mac, entry from audit_pending where tenant_id = ${tenantId}
+       ${after !== undefined && clause`and id > ${after}`} order by id limit ${raw(`${pageSize}`)}`);
     for (const row of rows) {
       if (isFull() || row.format !== (entries[0] ?? row).format) return { entries, isFull: true };
       entries.push(toEntry(row));
@@ -151,12 +148,10 @@ export async function newestPending(
 ): Promise<PendingPage | undefined> {
   type Row = PendingRow & { [K in (typeof chainColumns)[number] as `c_${K}`]: ChainRow[K] | null };
   const columns = chainColumns.map((name) => `c.${name} as c_${name}`).join(', ');
-  const rows = await db.all<Row>(
-    ...sql`select p.id, p.at, p.format, p.mac, p.entry, ${raw(columns)}
-     from audit_pending p left join audit_chains c on c.tenant_id = p.tenant_id
-     where p.tenant_id = ${tenantId} ${upTo !== undefined && clause`and p.id <= ${upTo}`}
-       order by p.id desc limit ${limit}`,
-  );
+  const rows = await db.all<Row>(sql`select p.id, p.at, p.format, p.mac, p.entry, ${raw(columns)}
+    from audit_pending p left join audit_chains c on c.tenant_id = p.tenant_id
+    where p.tenant_id = ${tenantId} ${upTo !== undefined && clause`and p.id <= ${upTo}`}
+      order by p.id desc limit ${limit}`);
   const [row] = rows;
   if (!row) return undefined;
   const chain = Object.fromEntries(chainColumns.map((name) => [name, row[`c_${name}`]]));
@@ -180,13 +175,13 @@ export async function* tenantsIn(db: Pick<Db, 'all' | 'isDistributed'>): AsyncGe
     const isFirst = after === nilTenant;
     const first = clause`from audit_pending where tenant_id ${raw(isFirst ? '>=' : '>')} ${after} order by tenant_id limit`;
     const found: { readonly tenant_id: string }[] = await db.all(
-      ...(isDistributed
+      isDistributed
         ? sql`select distinct tenant_id ${first} ${limit}`
         : sql`with recursive found (tenant_id) as (
              select * from (select tenant_id ${first} 1) as first_one union all
              select (select tenant_id from audit_pending where tenant_id > found.tenant_id order by tenant_id limit 1)
                from found where found.tenant_id is not null
-           ) select tenant_id from found where tenant_id is not null limit ${limit}`),
+           ) select tenant_id from found where tenant_id is not null limit ${limit}`,
     );
     for (const { tenant_id } of found) yield tenant_id;
     after = found[limit - 1]?.tenant_id;
@@ -196,9 +191,8 @@ export async function* tenantsIn(db: Pick<Db, 'all' | 'isDistributed'>): AsyncGe
 export async function countPending(db: Pick<Queries, 'get'>, max: number): Promise<number> {
   return Number(
     (
-      await db.get<{ count: DbTime }>(
-        ...sql`select count(*) as count from (select 1 as one from audit_pending limit ${max}) as pending`,
-      )
+      await db.get<{ count: DbTime }>(sql`
+        select count(*) as count from (select 1 as one from audit_pending limit ${max}) as pending`)
     )?.count,
   );
 }

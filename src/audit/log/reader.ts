@@ -13,8 +13,8 @@ export type Reader = Statements & { readonly steps?: RunSteps; readonly reserve?
 export function pacedReader({ get, all }: Statements, { run, reserve }: Pace): Reader {
   const paced: RunSteps = run ?? ((steps) => nextTurn().then(() => inTurns(steps)));
   return {
-    get: async (...statement) => await paced(one(() => get(...statement))),
-    all: async (...statement) => await paced(one(() => all(...statement))),
+    get: async (statement) => await paced(one(() => get(statement))),
+    all: async (statement) => await paced(one(() => all(statement))),
     steps: paced,
     reserve,
   };

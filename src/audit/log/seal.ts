@@ -285,13 +285,11 @@ async function commit(
   // Sent together, to save round trips.
   const [extended, deleted, inserted] = await Promise.all([
     // Changes nothing if another node has extended the chain.
-    tx.run(
-      ...sql`update audit_chains set number = ${number}, seq = ${last}, hash = ${bytesOf(hashOf(segment))},
-        sealed_at = ${sealed_at}, max_delay = ${max_delay}
-        where tenant_id = ${tenantId} and number = ${before.number} and hash = ${bytesOf(before.hash)}`,
-    ),
-    tx.run(...sql`delete from audit_pending where tenant_id = ${tenantId} and id in ${list(ids)}`),
-    tx.run(`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)),
+    tx.run(sql`update audit_chains set number = ${number}, seq = ${last}, hash = ${bytesOf(hashOf(segment))},
+      sealed_at = ${sealed_at}, max_delay = ${max_delay}
+      where tenant_id = ${tenantId} and number = ${before.number} and hash = ${bytesOf(before.hash)}`),
+    tx.run(sql`delete from audit_pending where tenant_id = ${tenantId} and id in ${list(ids)}`),
+    tx.run([`${insertSegment} on conflict do nothing`, segmentValues(segment, packed)]),
     insertIndex(tx, segment, index),
   ]);
   if (extended !== 1 || deleted !== ids.length || inserted !== 1) throw new StaleSegment();
@@ -300,11 +298,10 @@ async function commit(
 
 async function insertChain(tx: Queries, tenantId: string): Promise<void> {
   const hash = bytesOf(genesis.hash);
-  await tx.run(
-    ...sql`insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
+  await tx.run(sql`
+    insert into audit_chains (tenant_id, number, seq, hash, sealed_at, max_delay, base_number, base_seq, base_hash,
        recorded_number, recorded_at)
-     values (${tenantId}, 0, 0, ${hash}, 0, 0, 0, 0, ${hash}, 0, 0) on conflict (tenant_id) do nothing`,
-  );
+     values (${tenantId}, 0, 0, ${hash}, 0, 0, 0, 0, ${hash}, 0, 0) on conflict (tenant_id) do nothing`);
 }
 
 /** Rolls the transaction back. */

@@ -201,9 +201,8 @@ export async function isIndexed(
   segment: Pick<SegmentHeader, 'tenantId' | 'number' | 'index'>,
   terms: Int32Array,
 ): Promise<boolean> {
-  const row = await get<{ packed: Uint8Array | null }>(
-    ...sql`select ${raw(packed[dialect])} as packed from ${rowsOfSegment(dialect, segment, terms)}`,
-  );
+  const row = await get<{ packed: Uint8Array | null }>(sql`
+    select ${raw(packed[dialect])} as packed from ${rowsOfSegment(dialect, segment, terms)}`);
   return sha256(row?.packed ?? '') === segment.index;
 }
 
@@ -218,13 +217,12 @@ export async function* storedIndex(
   terms: Range,
   max = maxRows,
 ): AsyncGenerator<{ readonly number: DbTime; readonly packed: Uint8Array }> {
-  const found = await db.all<{ number: DbTime; packed: Uint8Array; count: DbTime }>(
-    ...sql`select number, count(*) as count, ${raw(packed[db.dialect])} as packed from (
+  const found = await db.all<{ number: DbTime; packed: Uint8Array; count: DbTime }>(sql`
+    select number, count(*) as count, ${raw(packed[db.dialect])} as packed from (
        select number, term, offsets from audit_index where tenant_id = ${tenantId}
        and term >= ${terms.first} and term <= ${terms.last} and number >= ${numbers.first}
        and number <= ${numbers.last} limit ${max}
-     ) as found group by number`,
-  );
+     ) as found group by number`);
   const isCut = found.reduce((sum, { count }) => sum + Number(count), 0) === max;
   if (!isCut || terms.first === terms.last) return yield* found;
   const last = Math.floor((terms.first + terms.last) / 2);
@@ -234,7 +232,7 @@ export async function* storedIndex(
 
 /** Deletes the rows of a segment. */
 export async function deleteIndex(tx: Queries, segment: Key, index: Uint8Array): Promise<void> {
-  await tx.run(...sql`delete from ${rowsOfSegment(tx.dialect, segment, termsIn(index))}`);
+  await tx.run(sql`delete from ${rowsOfSegment(tx.dialect, segment, termsIn(index))}`);
 }
 
 /** The entries of a segment that have some terms. */
@@ -253,11 +251,9 @@ export async function segmentsWith(
   order: 'asc' | 'desc',
   limit: number,
 ): Promise<Hits[]> {
-  const rows = await db.all<HitRow>(
-    ...sql`select number, offsets from audit_index
-      where tenant_id = ${tenantId} and term = ${term} and number >= ${first} and number <= ${last}
-     order by number ${raw(order)} limit ${limit}`,
-  );
+  const rows = await db.all<HitRow>(sql`select number, offsets from audit_index
+     where tenant_id = ${tenantId} and term = ${term} and number >= ${first} and number <= ${last}
+    order by number ${raw(order)} limit ${limit}`);
   return compute(db, hitsOf(rows));
 }
 
@@ -309,10 +305,8 @@ export async function hitsAt(
   term: number,
   hits: readonly Pick<Hits, 'number'>[],
 ): Promise<Hits[]> {
-  const rows = await db.all<HitRow>(
-    ...sql`select number, offsets from audit_index where tenant_id = ${tenantId}
-     and term = ${term} and number in ${list(hits.map(({ number }) => number))}`,
-  );
+  const rows = await db.all<HitRow>(sql`select number, offsets from audit_index where tenant_id = ${tenantId}
+    and term = ${term} and number in ${list(hits.map(({ number }) => number))}`);
   return compute(db, hitsOf(rows));
 }
 

@@ -43,9 +43,8 @@ export async function recordHeads({ db, keys }: AuditDb, write: EntryWriter, all
   const now = await databaseTime(db);
   const isDistributed = await db.isDistributed?.();
   for (let last: string | undefined = systemTenant; last !== undefined; ) {
-    const page: HeadRow[] = await db.all<HeadRow>(
-      ...sql`select ${raw(columns)} from audit_chains where tenant_id > ${last} order by tenant_id limit ${pageSize}`,
-    );
+    const page: HeadRow[] = await db.all<HeadRow>(sql`
+      select ${raw(columns)} from audit_chains where tenant_id > ${last} order by tenant_id limit ${pageSize}`);
     const due = page.filter((row) => isUnrecorded(chainKeys, row, all ? now : now - interval, now));
     for (let from = 0; from < due.length; from += maxHeads) {
       const some = due.slice(from, from + maxHeads);
@@ -92,11 +91,9 @@ async function markRecorded(
   await Promise.all(
     rows.map(({ tenant_id, number }) => {
       const mac = recordedMac(keys, tenant_id, Number(number), now);
-      return tx.run(
-        ...sql`update audit_chains
-          set recorded_number = ${Number(number)}, recorded_at = ${now}, recorded_mac = ${mac}
-          where tenant_id = ${tenant_id}`,
-      );
+      return tx.run(sql`update audit_chains
+        set recorded_number = ${Number(number)}, recorded_at = ${now}, recorded_mac = ${mac}
+        where tenant_id = ${tenant_id}`);
     }),
   );
 }

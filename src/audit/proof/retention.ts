@@ -183,12 +183,10 @@ export async function deleteFirst({ db }: AuditDb, tenantId: string, upTo: Posit
   return db.transaction(async (tx) => {
     const now = await chainOf(tx, tenantId, rowLock(db, 'for update'));
     if (now?.base.number !== chain.base.number) return true;
-    await tx.run(...sql`delete from audit_segments where tenant_id = ${tenantId} and number = ${number}`);
+    await tx.run(sql`delete from audit_segments where tenant_id = ${tenantId} and number = ${number}`);
     await deleteIndex(tx, segment, index);
-    await tx.run(
-      ...sql`update audit_chains set base_number = ${number}, base_seq = ${segment.last},
-        base_hash = ${bytesOf(position.hash)} where tenant_id = ${tenantId}`,
-    );
+    await tx.run(sql`update audit_chains set base_number = ${number}, base_seq = ${segment.last},
+      base_hash = ${bytesOf(position.hash)} where tenant_id = ${tenantId}`);
     return true;
   });
 }

@@ -27,23 +27,21 @@ export async function settingDifferences(
 ): Promise<string[]> {
   // If several changes have the same time, the last one counts.
   const logged = new Map(changes.map(({ at, value }) => [at, value]));
-  const rows = await db.all<{ at: DbTime; value: string }>(
-    ...sql`select at, value from setting_changes where name = ${readsSetting} order by at`,
-  );
+  const rows = await db.all<{ at: DbTime; value: string }>(sql`
+    select at, value from setting_changes where name = ${readsSetting} order by at`);
   const stored = new Map(rows.map(({ at, value }) => [Number(at), value]));
   const pending = new Set(
-    (
-      await db.all<{ at: DbTime }>(...sql`select at from audit_pending where tenant_id = ${systemTenant}`)
-    ).map(({ at }) => Number(at)),
+    (await db.all<{ at: DbTime }>(sql`select at from audit_pending where tenant_id = ${systemTenant}`)).map(
+      ({ at }) => Number(at),
+    ),
   );
   const newest = Math.max(...logged.keys());
   const missing = [...logged].filter(([at, value]) => stored.get(at) !== value);
   const now = await databaseTime(db);
   const isAdded = (at: number) => !logged.has(at) && !pending.has(at) && at < now - maxUnsealed;
   const added = [...stored].filter(([at]) => isComplete && isAdded(at));
-  const current = await db.get<{ value: string }>(
-    ...sql`select value from settings where name = ${readsSetting}`,
-  );
+  const current = await db.get<{ value: string }>(sql`
+    select value from settings where name = ${readsSetting}`);
   const isNewer = [...stored.keys(), ...pending].some((at) => at > newest);
   const change = ([at, value]: [number, string]) => `SALLYPORT_AUDIT_READS=${value} of ${timestamp(at)}`;
   return [

@@ -61,22 +61,18 @@ export async function rotateMasterKey(db: Db, masters: MasterKeys, rotation: Rot
  */
 async function rewrapSome(tx: Queries, find: MasterKeys['find']): Promise<number> {
   const to = mustFind(find, await lockCurrentMaster(tx));
-  const chain = await tx.all<WrappedKey>(
-    ...sql`select wrapped, master_id from audit_key where master_id <> ${to.id}`,
-  );
-  const tenants = await tx.all<WrappedKey & { tenant_id: string }>(
-    ...sql`select tenant_id, wrapped, master_id from data_keys where master_id <> ${to.id} limit ${batch} ${everyTenant}`,
-  );
+  const chain = await tx.all<WrappedKey>(sql`
+    select wrapped, master_id from audit_key where master_id <> ${to.id}`);
+  const tenants = await tx.all<WrappedKey & { tenant_id: string }>(sql`
+    select tenant_id, wrapped, master_id from data_keys where master_id <> ${to.id} limit ${batch} ${everyTenant}`);
   const found: [Slot, WrappedKey][] = [
     ...chain.map((row): [Slot, WrappedKey] => [chainSlot, row]),
     ...tenants.map((row): [Slot, WrappedKey] => [slotOf(row.tenant_id), row]),
   ];
   for (const [slot, row] of found) {
     const key = unwrapKey(slot, row, mustFind(find, row.master_id));
-    await tx.run(
-      ...sql`update ${raw(slot.table)} set wrapped = ${wrapKey(slot, key, to)}, master_id = ${to.id}
-        where ${raw(slot.column)} = ${slot.value}`,
-    );
+    await tx.run(sql`update ${raw(slot.table)} set wrapped = ${wrapKey(slot, key, to)}, master_id = ${to.id}
+      where ${raw(slot.column)} = ${slot.value}`);
   }
   return found.length;
 }

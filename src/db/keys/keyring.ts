@@ -98,7 +98,7 @@ export function missingReason(masters: Pick<MasterKeys, 'missingReason'>): strin
 }
 
 export async function currentMaster(tx: Queries, lock = none): Promise<string> {
-  const row = await tx.get<{ id: string }>(...sql`select id from master_key where one = 1 ${lock}`);
+  const row = await tx.get<{ id: string }>(sql`select id from master_key where one = 1 ${lock}`);
   return row?.id as string;
 }
 
@@ -109,18 +109,16 @@ export function lockCurrentMaster(tx: Queries): Promise<string> {
 
 /** The ids of all master keys that are needed to unwrap something. */
 export async function mastersInUse(tx: Queries): Promise<string[]> {
-  const rows = await tx.all<{ id: string }>(
-    ...sql`select id from master_key union select master_id from data_keys
-      union select master_id from audit_key ${everyTenant}`,
-  );
+  const rows = await tx.all<{ id: string }>(sql`
+    select id from master_key union select master_id from data_keys
+      union select master_id from audit_key ${everyTenant}`);
   return rows.map(({ id }) => id);
 }
 
 export async function writeMasterKey(tx: Queries, { id, bytes }: MasterKey): Promise<void> {
-  await tx.run(
-    ...sql`insert into master_key (one, id, proof) values (1, ${id}, ${encrypt(bytes, proof.context, proof.text)})
-     on conflict (one) do update set id = excluded.id, proof = excluded.proof`,
-  );
+  await tx.run(sql`
+    insert into master_key (one, id, proof) values (1, ${id}, ${encrypt(bytes, proof.context, proof.text)})
+     on conflict (one) do update set id = excluded.id, proof = excluded.proof`);
 }
 
 /** The place of a wrapped key in the database. There is one per tenant, and one for the audit chain. */
@@ -188,9 +186,8 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
   }
 
   async function stored(slot: Slot): Promise<Uint8Array | undefined> {
-    const row = await db.get<WrappedKey>(
-      ...sql`select wrapped, master_id from ${raw(slot.table)} where ${raw(slot.column)} = ${slot.value}`,
-    );
+    const row = await db.get<WrappedKey>(sql`
+      select wrapped, master_id from ${raw(slot.table)} where ${raw(slot.column)} = ${slot.value}`);
     const master = row && masters.find(row.master_id);
     return master && unwrapKey(slot, row, master);
   }
@@ -203,10 +200,9 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     return db.transaction(async (tx) => {
       const master = masters.find(await lockCurrentMaster(tx));
       if (!master) return undefined;
-      const inserted = await tx.run(
-        ...sql`insert into ${raw(slot.table)} (${raw(slot.column)}, wrapped, master_id)
-          values (${slot.value}, ${wrapKey(slot, key, master)}, ${master.id}) on conflict do nothing`,
-      );
+      const inserted = await tx.run(sql`
+        insert into ${raw(slot.table)} (${raw(slot.column)}, wrapped, master_id)
+          values (${slot.value}, ${wrapKey(slot, key, master)}, ${master.id}) on conflict do nothing`);
       return inserted > 0 ? key : undefined;
     });
   }
@@ -237,9 +233,7 @@ export function keyring(db: Db, masters: MasterKeys): Keyring {
     forget: async () => {
       const cached = [...cache.keys()];
       if (cached.length === 0) return;
-      const rows = await db.all<{ tenant_id: string }>(
-        ...sql`select tenant_id from data_keys ${everyTenant}`,
-      );
+      const rows = await db.all<{ tenant_id: string }>(sql`select tenant_id from data_keys ${everyTenant}`);
       const stored = new Set(rows.map(({ tenant_id }) => tenant_id));
       for (const tenant of cached) if (!stored.has(tenant)) cache.delete(tenant);
     },

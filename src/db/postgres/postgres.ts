@@ -15,7 +15,7 @@ import {
 } from '../db.ts';
 import { groupCommit } from '../group-commit.ts';
 import { insertValues, rowsToJson } from '../sql.ts';
-import type { Lookup, Value } from '../statement.ts';
+import { type Bound, boundOf, type Lookup, type Statement, type Value } from '../statement.ts';
 import { isSettled, isWritable } from './postgres-checks.ts';
 import {
   Conflict,
@@ -222,10 +222,10 @@ type Connections = ReturnType<typeof connectionsTo>;
 /** Statements about one tenant, or those that go to the coordinator of a cluster. */
 function statementsOf({ read, shortTransaction }: Connections, of: string | undefined) {
   return {
-    get: (sql, params) => read(of, async (session) => queries(session).get(sql, params)),
-    all: (sql, params) => read(of, async (session) => queries(session).all(sql, params)),
-    run: (sql, params) => shortTransaction(async (tx) => tx.run(sql, params), of),
-    returning: (sql, params) => shortTransaction(async (tx) => tx.returning(sql, params), of),
+    get: (statement) => read(of, async (session) => queries(session).get(statement)),
+    all: (statement) => read(of, async (session) => queries(session).all(statement)),
+    run: (statement) => shortTransaction(async (tx) => tx.run(statement), of),
+    returning: (statement) => shortTransaction(async (tx) => tx.returning(statement), of),
     insert: (...inserted) => shortTransaction(async (tx) => tx.insert(...inserted), of),
     transaction: (work, tenant = of) => shortTransaction(work, tenant),
     defer: (write, row) => shortTransaction((tx) => write(tx, [row]), of),
@@ -269,15 +269,13 @@ async function findRows(
   const [{ key, tenant }] = wanted as readonly [Wanted];
   const hasTenant = tenant !== undefined;
   if (wanted.length === 1)
-    return execute(session, `${one} and ${check} = 1`, hasTenant ? [key, tenant] : [key]);
+    return execute(session, [`${one} and ${check} = 1`, hasTenant ? [key, tenant] : [key]]);
   const lists = `(select cast($1 as ${type}[]))${hasTenant ? ', (select cast($2 as uuid[]))' : ''}`;
   const inOrder = `select wanted.at, found.* from unnest(${lists}) with ordinality
     as wanted (key, ${hasTenant ? 'tenant, ' : ''}at), lateral (${each} offset 0) as found where ${check} = 1`;
   const tenants = hasTenant ? [listOf(pool, wanted, ({ tenant }) => tenant as string)] : [];
-  const rows = await execute<{ at: DbTime | undefined }>(session, inOrder, [
-    keysOf(pool, wanted),
-    ...tenants,
-  ]);
+  const bound: Bound = [inOrder, [keysOf(pool, wanted), ...tenants]];
+  const rows = await execute<{ at: DbTime | undefined }>(session, bound);
   const found: unknown[] = [];
   for (const row of rows) {
     found[Number(row.at) - 1] = row;
@@ -301,12 +299,8 @@ async function findOnCitus(
     const [first, ...others] = group as [Wanted, ...Wanted[]];
     const keys = others.length === 0 ? first.key : keysOf(session.pool, group);
     const sql = `${others.length === 0 ? one : some} and ${isWritable()} = 1`;
-    for (const row of await execute<{ key: Key }>(
-      session,
-      sql,
-      tenant === undefined ? [keys] : [keys, tenant],
-    ))
-      found.set(nameOf(row.key, tenant), row);
+    const bound: Bound = [sql, tenant === undefined ? [keys] : [keys, tenant]];
+    for (const row of await execute<{ key: Key }>(session, bound)) found.set(nameOf(row.key, tenant), row);
   };
   await Promise.all([...Map.groupBy(wanted, ({ tenant }) => tenant)].map(find));
   return wanted.map(({ name }) => found.get(name));
@@ -430,19 +424,19 @@ const engine = { dialect: 'postgres', isEmbedded: false } as const;
 
 function queries(session: Session): Queries {
   const { citus } = session.pool;
-  const all = <R>(sql: string, params: readonly Value[] = []) => execute<R>(session, sql, params);
+  const all = <R>(statement: Statement) => execute<R>(session, statement);
   return {
     ...engine,
     writesTogether: !citus,
-    get: async <R>(sql: string, params?: readonly Value[]) => (await all<R>(sql, params))[0],
+    get: async <R>(statement: Statement) => (await all<R>(statement))[0],
     all,
-    run: async (sql, params) => (await all(sql, params)).count,
+    run: async (statement) => (await all(statement)).count,
     returning: all,
     insert: async (target, rows, onlyIf) => {
       if (citus) {
-        const inserting = insertValues(target, rows).map((bound) => all(...bound));
+        const inserting = insertValues(target, rows).map((bound) => all(bound));
         // In the order in which they are sent: if the first one fails, the others say only that the transaction failed.
-        const found = onlyIf && all(...onlyIf);
+        const found = onlyIf && all(onlyIf);
         const results = await Promise.all([...inserting, ...(found ? [found] : [])]);
         if (found && results.pop()?.count === 0) return 0;
         return results.reduce((sum, { count }) => sum + count, 0);
@@ -450,7 +444,7 @@ function queries(session: Session): Queries {
       if (rows.length === 0) return 0;
       const [sql = '', params = []] = onlyIf ?? [];
       const text = target.fromJson(`$${params.length + 1}`, onlyIf && `where exists (${sql})`);
-      return (await all(text, [...params, rowsToJson(rows)])).count;
+      return (await all([text, [...params, rowsToJson(rows)]])).count;
     },
     lookup: batched(
       (lookup, wanted) => {
@@ -462,7 +456,8 @@ function queries(session: Session): Queries {
   };
 }
 
-async function execute<R>(session: Session, sql: string, params: readonly Value[]): Promise<Result<R>> {
+async function execute<R>(session: Session, statement: Statement): Promise<Result<R>> {
+  const [sql, params] = boundOf(statement);
   const { on, pool, clock } = session;
   const now = clock === undefined ? databaseClock : `($${params.length + 1}::bigint)`;
   const text = sql.replaceAll(':now', now);

@@ -1,4 +1,4 @@
-import { type Database, SQLiteError, type SQLQueryBindings, type Statement } from 'bun:sqlite';
+import { type Statement as Compiled, type Database, SQLiteError, type SQLQueryBindings } from 'bun:sqlite';
 import { randomBytes } from 'node:crypto';
 import { existsSync, lstatSync, rmSync, statfsSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -6,7 +6,7 @@ import type { Awaitable } from '../../domain/awaitable.ts';
 import { fail } from '../../domain/error.ts';
 import { type Db, DbUnavailable, ownerDeleted, type Queries } from '../db.ts';
 import { type Enqueue, groupCommit } from '../group-commit.ts';
-import type { Value } from '../statement.ts';
+import { boundOf, type Statement } from '../statement.ts';
 import { checkpoints } from './checkpoints.ts';
 import { type CommitWatch, counter, mapCounters, watchCommits } from './commit-watch.ts';
 import { createOwned, openDatabase, pathWithoutLinks, shrinkOwned, writeOwned } from './file-ownership.ts';
@@ -167,8 +167,8 @@ function writeQueue({ writer, counters, commits, log, check, now, onError }: Wri
 
 function changesBy(change: Db['change']) {
   return {
-    run: (sql, params) => change((tx) => tx.run(sql, params)),
-    returning: (sql, params) => change((tx) => tx.returning(sql, params)),
+    run: (statement) => change((tx) => tx.run(statement)),
+    returning: (statement) => change((tx) => tx.returning(statement)),
     insert: (...inserted) => change((tx) => tx.insert(...inserted)),
   } satisfies Partial<Queries>;
 }
@@ -353,7 +353,7 @@ const maxPrepared = 500;
 const maxPreparedText = 1_000_000;
 
 interface Prepared {
-  readonly statement: Statement;
+  readonly statement: Compiled;
   readonly clock: boolean;
 }
 
@@ -383,31 +383,32 @@ function prepared(
     text = 0;
   }
 
-  function run<T>(sql: string, params: readonly Value[], step: Step<T>): T {
+  function run<T>(bound: Statement, step: Step<T>): T {
+    const [sql, params] = boundOf(bound);
     try {
       const { statement, clock } = prepare(sql);
-      return step(statement, clock ? [...params, now()] : (params as Value[]));
+      return step(statement, clock ? [...params, now()] : (params as SQLQueryBindings[]));
     } catch (error) {
       onError(error);
       throw mapDbError(error);
     }
   }
 
-  const get = <R>(sql: string, params: readonly Value[] = []) =>
-    run(sql, params, (statement, values) => (statement.get(...values) ?? undefined) as R | undefined);
-  const all = <R>(sql: string, params: readonly Value[] = []) =>
-    run(sql, params, (statement, values) => statement.all(...values) as R[]);
-  const writing = (sql: string, rows: number) => {
-    if (rows > 0 || !/^\s*(insert|update|delete|with)\b/i.test(sql)) onWrite();
+  const get = <R>(statement: Statement) =>
+    run(statement, (prepared, values) => (prepared.get(...values) ?? undefined) as R | undefined);
+  const all = <R>(statement: Statement) =>
+    run(statement, (prepared, values) => prepared.all(...values) as R[]);
+  const writing = (statement: Statement, rows: number) => {
+    if (rows > 0 || !/^\s*(insert|update|delete|with)\b/i.test(boundOf(statement)[0])) onWrite();
   };
-  const change = (sql: string, params: readonly Value[] = []) => {
-    const { changes } = run(sql, params, (statement, values) => statement.run(...values));
-    writing(sql, changes);
+  const change = (statement: Statement) => {
+    const { changes } = run(statement, (prepared, values) => prepared.run(...values));
+    writing(statement, changes);
     return changes;
   };
-  const returning = <R>(sql: string, params?: readonly Value[]) => {
-    const rows = all<R>(sql, params);
-    writing(sql, rows.length);
+  const returning = <R>(statement: Statement) => {
+    const rows = all<R>(statement);
+    writing(statement, rows.length);
     return rows;
   };
   return {
@@ -417,12 +418,12 @@ function prepared(
     run: change,
     returning,
     insert: (target, rows, onlyIf) => {
-      if (onlyIf && !get(...onlyIf)) return 0;
+      if (onlyIf && !get(onlyIf)) return 0;
       let inserted = 0;
-      for (const row of rows) inserted += change(target.one, Object.values(row));
+      for (const row of rows) inserted += change([target.one, Object.values(row)]);
       return inserted;
     },
-    lookup: ({ one }, key, tenant) => get(one, tenant === undefined ? [key] : [key, tenant]),
+    lookup: ({ one }, key, tenant) => get([one, tenant === undefined ? [key] : [key, tenant]]),
     close: () => {
       clear();
       db.close(true);
@@ -432,7 +433,7 @@ function prepared(
 
 const engine = { dialect: 'sqlite', isEmbedded: true, writesTogether: false } as const;
 
-type Step<T> = (statement: Statement, values: SQLQueryBindings[]) => T;
+type Step<T> = (prepared: Compiled, values: SQLQueryBindings[]) => T;
 
 /** `$1` becomes `?1`. `:now` becomes an additional last parameter. */
 function translate(sql: string): string {

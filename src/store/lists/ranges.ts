@@ -92,12 +92,11 @@ export async function readEach(
   if (db.isEmbedded)
     return Promise.all(
       lists.map(async ([a, b, c]) =>
-        (await db.all<{ seq: string }>(...sql`${query(a, b, c)}`)).map(({ seq }) => seq),
+        (await db.all<{ seq: string }>(sql`${query(a, b, c)}`)).map(({ seq }) => seq),
       ),
     );
-  const rows = await db.all<{ number: number; seq: string }>(
-    ...sql`select s.number, e.seq ${forEach(lists)} cross join lateral (${query(...columns)}) e`,
-  );
+  const rows = await db.all<{ number: number; seq: string }>(sql`
+    select s.number, e.seq ${forEach(lists)} cross join lateral (${query(...columns)}) e`);
   const seqs: string[][] = lists.map(() => []);
   for (const { number, seq } of rows) seqs[number]?.push(seq);
   return seqs;
@@ -137,10 +136,9 @@ export async function countRanges(scan: TokenScan, ranges: readonly Range[]): Pr
     : [together];
   let [entries, count] = [0, 0];
   for (const part of parts) {
-    const row = await db.get<Record<'entries' | 'count', DbTime>>(
-      ...sql`select count(*) as entries, count(case when ${unexpired(tenant)} then 1 end) as count
-        from (${part(limit + 1 - entries)}) e`,
-    );
+    const row = await db.get<Record<'entries' | 'count', DbTime>>(sql`
+      select count(*) as entries, count(case when ${unexpired(tenant)} then 1 end) as count
+        from (${part(limit + 1 - entries)}) e`);
     entries += Number(row?.entries);
     count += Number(row?.count);
     if (entries > limit) return undefined;

@@ -72,7 +72,7 @@ export async function listRows<S, R>(
     const owner = new Param(list.tenant);
     const ids = listOf(batch.map(({ seq }) => seq));
     const where = all(clause`r.tenant_id = ${owner}`, clause`r.id in ${ids}`, list.valid);
-    return db.all<S>(...sql`select ${list.selected(owner)} from ${raw(list.table)} r where ${where}`);
+    return db.all<S>(sql`select ${list.selected(owner)} from ${raw(list.table)} r where ${where}`);
   };
   const rows = await readBatches(batches, -1, read, list.parse);
   return { ...page, rows: inOrder(direction, rows, ({ id }) => id) };
@@ -141,10 +141,9 @@ interface Range {
 function findRows(db: Database, list: List, range: Range, max: number, offset: number) {
   const bytes = `octet_length(r.${list.largest ?? 'rules'}) as bytes`;
   const examined = examinedRows(list, range, `${bytes}, ${list.columns}`);
-  return db.all<FoundRow>(
-    ...sql`select x.id as seq, x.bytes from ${examined} where ${all(list.filter, list.common?.filter)}
-      order by x.id ${range.direction.sorted} limit ${max} offset ${offset}`,
-  );
+  return db.all<FoundRow>(sql`
+    select x.id as seq, x.bytes from ${examined} where ${all(list.filter, list.common?.filter)}
+      order by x.id ${range.direction.sorted} limit ${max} offset ${offset}`);
 }
 
 async function countRows(db: Database, list: List, range: Range): Promise<number> {
@@ -156,7 +155,7 @@ async function countRows(db: Database, list: List, range: Range): Promise<number
     ? sql`select sum(x.entries) as count from (select ${shared}, count(*) as entries ${matching}
          group by ${shared}) x where ${common.filter}`
     : sql`select count(*) as count ${matching}`;
-  const [row] = await db.all<{ count: DbTime }>(...statement);
+  const [row] = await db.all<{ count: DbTime }>(statement);
   return Number(row?.count ?? 0);
 }
 
@@ -168,9 +167,8 @@ async function endOf(
 ): Promise<string | undefined> {
   if (list.ids) return undefined;
   const examined = examinedRows(list, { ...range, limit: limit + 1 });
-  const last = await db.all<{ id: string }>(
-    ...sql`select x.id from ${examined} order by x.id ${range.direction.sorted} limit 2 offset ${limit - 1}`,
-  );
+  const last = await db.all<{ id: string }>(sql`
+    select x.id from ${examined} order by x.id ${range.direction.sorted} limit 2 offset ${limit - 1}`);
   return last.length > 1 ? last[0]?.id : undefined;
 }
 

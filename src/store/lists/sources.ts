@@ -113,9 +113,8 @@ function source(scan: TokenScan, ranges: readonly Range[], some: readonly string
 
 async function seqsOfIds(scan: TokenScan, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
-  const found = await scan.db.all<{ seq: string }>(
-    ...sql`select t.seq from tokens t where t.tenant_id = ${scan.tenant} and t.id in ${list([...new Set(ids)])}`,
-  );
+  const found = await scan.db.all<{ seq: string }>(sql`
+    select t.seq from tokens t where t.tenant_id = ${scan.tenant} and t.id in ${list([...new Set(ids)])}`);
   return found.map(({ seq }) => seq);
 }
 

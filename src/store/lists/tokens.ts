@@ -193,12 +193,11 @@ async function candidatesOf(
     ...pairs,
     ...terms.map((term) => hasTerm(owner, term)),
   );
-  return db.all<Candidate>(
-    ...sql`select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
+  return db.all<Candidate>(sql`
+    select t.seq, t.id, t.container, t.max_uses, t.data_bytes as data, t.masked_bytes as masked,
         coalesce(octet_length(t.mask), 0) + coalesce(octet_length(t.search), 0)
           + coalesce(octet_length(t.metadata), 0) as rest
-      from tokens t where ${where} order by t.seq ${direction.sorted}`,
-  );
+      from tokens t where ${where} order by t.seq ${direction.sorted}`);
 }
 
 const maxPageBytes = 8 * 1024 * 1024;
@@ -249,10 +248,9 @@ async function readTokens(
 
   function read(batch: readonly VisibleToken[]) {
     const [{ verdict }] = batch as [VisibleToken];
-    return db.all<TokenRow & { ciphertext: Uint8Array | null }>(
-      ...sql`${selections[verdict.transform].rows}
-        where t.tenant_id = ${tenant} and t.seq in ${listOf(batch.map(({ seq }) => seq))} and ${notExpired('t')}`,
-    );
+    return db.all<TokenRow & { ciphertext: Uint8Array | null }>(sql`
+      ${selections[verdict.transform].rows}
+        where t.tenant_id = ${tenant} and t.seq in ${listOf(batch.map(({ seq }) => seq))} and ${notExpired('t')}`);
   }
 
   function toToken(row: TokenRow & { ciphertext: Uint8Array | null }): ListedToken | undefined {

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { maxExamined } from '../../../src/audit/log/search.ts';
 import { NewEntries } from '../../../src/cli/commands/logs.ts';
-import type { Value } from '../../../src/db/statement.ts';
+import { boundOf, type Statement } from '../../../src/db/statement.ts';
 import { then } from '../../../src/domain/awaitable.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
 import { openTestServer, sqlite } from '../../support/test-server.ts';
@@ -27,9 +27,9 @@ describe('following a log of many entries', async () => {
 
   const server = await openTestServer(sqlite, {}, (db) => ({
     ...db,
-    all: <R>(sql: string, values?: readonly Value[]) =>
-      then(db.all<R>(sql, values), (found) => {
-        if (/ from audit_segments /.test(sql)) rows += found.length;
+    all: <R>(statement: Statement) =>
+      then(db.all<R>(statement), (found) => {
+        if (/ from audit_segments /.test(boundOf(statement)[0])) rows += found.length;
         return found;
       }),
   }));

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'bun:test';
 import { systemTenant } from '../../../src/audit/records.ts';
 import type { Db, Transaction } from '../../../src/db/db.ts';
-import type { Value } from '../../../src/db/statement.ts';
+import { boundOf, type Statement } from '../../../src/db/statement.ts';
 import { parseKey } from '../../../src/domain/key.ts';
 import { longestSession } from '../../../src/domain/session.ts';
 import { auditEntries, dumpDatabase } from '../../support/database.ts';
@@ -21,17 +21,17 @@ function changeRecorder() {
   });
   const recorded = (tx: Transaction): Transaction => ({
     ...tx,
-    get: <R>(sql: string, params?: readonly Value[]) => {
-      statements.push(sql);
-      return tx.get<R>(sql, params);
+    get: <R>(statement: Statement) => {
+      statements.push(boundOf(statement)[0]);
+      return tx.get<R>(statement);
     },
-    run: (sql, params) => {
-      statements.push(sql);
-      return tx.run(sql, params);
+    run: (statement) => {
+      statements.push(boundOf(statement)[0]);
+      return tx.run(statement);
     },
-    returning: (sql, params) => {
-      statements.push(sql);
-      return tx.returning(sql, params);
+    returning: (statement) => {
+      statements.push(boundOf(statement)[0]);
+      return tx.returning(statement);
     },
     defer: (write, row) => {
       statements.push('deferred insert');

@@ -1,7 +1,9 @@
 /** GET /requests/counts. */
+
 import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import type { Db } from '../../../src/db/db.ts';
+import { boundOf, type Statement } from '../../../src/db/statement.ts';
 import { durationLimits } from '../../../src/domain/request-counts.ts';
 import { openBound } from '../../support/bound-client.ts';
 import { databases, openTestServer, startTime, testMasterKey } from '../../support/test-server.ts';
@@ -12,22 +14,23 @@ describe.each(databases)('GET /requests/counts on %s', async (_, database) => {
   let isBroken = false;
   /** Writes of request counts fail while `isBroken`. */
   const through = (db: Db): Db => {
-    const check = (sql: string) => {
-      if (isBroken && sql.includes('insert into request_counts')) throw new Error('the disk is full');
+    const check = (statement: Statement) => {
+      if (isBroken && boundOf(statement)[0].includes('insert into request_counts'))
+        throw new Error('the disk is full');
     };
     return {
       ...db,
-      run: (sql, params) => {
-        check(sql);
-        return db.run(sql, params);
+      run: (statement) => {
+        check(statement);
+        return db.run(statement);
       },
       transaction: (work) =>
         db.transaction((tx) =>
           work({
             ...tx,
-            run: (sql, params) => {
-              check(sql);
-              return tx.run(sql, params);
+            run: (statement) => {
+              check(statement);
+              return tx.run(statement);
             },
           }),
         ),

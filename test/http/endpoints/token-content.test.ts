@@ -1,7 +1,9 @@
 /** A PATCH without `data` and `mask` does not write them again, and reads only the data that it returns. */
+
 import { describe, expect, test } from 'bun:test';
 import { statSync } from 'node:fs';
 import type { Db, Transaction } from '../../../src/db/db.ts';
+import { boundOf } from '../../../src/db/statement.ts';
 import { databases, openTestServer } from '../../support/test-server.ts';
 import { runSql } from '../../support/test-store.ts';
 
@@ -12,17 +14,17 @@ describe.each(databases)('a PATCH of a token with 1 MB of data on %s', async (na
   let sent: string[] = [];
   const recorded = (tx: Transaction): Transaction => ({
     ...tx,
-    get: (sql, params) => {
-      sent.push(sql);
-      return tx.get(sql, params);
+    get: (statement) => {
+      sent.push(boundOf(statement)[0].trim());
+      return tx.get(statement);
     },
-    all: (sql, params) => {
-      sent.push(sql);
-      return tx.all(sql, params);
+    all: (statement) => {
+      sent.push(boundOf(statement)[0].trim());
+      return tx.all(statement);
     },
-    run: (sql, params) => {
-      sent.push(sql);
-      return tx.run(sql, params);
+    run: (statement) => {
+      sent.push(boundOf(statement)[0].trim());
+      return tx.run(statement);
     },
     lookup: (lookup, ...wanted) => {
       sent.push(lookup.one);

@@ -18,8 +18,8 @@ describe.each(databases)('when only credentials can be read on %s', (_, database
     };
     return {
       ...db,
-      get: (sql, params) => (down ? broken() : db.get(sql, params)),
-      all: (sql, params) => (down ? broken() : db.all(sql, params)),
+      get: (statement) => (down ? broken() : db.get(statement)),
+      all: (statement) => (down ? broken() : db.all(statement)),
     };
   };
 
