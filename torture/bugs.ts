@@ -102,6 +102,31 @@ export const bugs: readonly Bug[] = [
     ],
   },
   {
+    name: 'a stream that fails looks complete',
+    row: 'hostile-destinations',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/endpoints/proxy-stream.ts',
+        from: 'controller.error(error)',
+        to: 'controller.close()',
+      },
+    ],
+  },
+  {
+    name: 'the outcome of a stream is recorded before its end',
+    row: 'stream-kill',
+    database: 'SQLite',
+    changes: [
+      {
+        file: 'src/http/endpoints/proxy-stream.ts',
+        from: "    call.requestInfo.keepOpen('always');",
+        to: `    await finish(sending, status, undefined);
+    call.requestInfo.keepOpen('always');`,
+      },
+    ],
+  },
+  {
     name: 'an echo that stops no later use',
     row: 'guesses',
     database: 'SQLite',

@@ -7,6 +7,7 @@ import { escalation } from './rows/escalation.ts';
 import { smallKeys } from './rows/expensive-requests.ts';
 import { guesses } from './rows/guesses.ts';
 import { histories } from './rows/histories.ts';
+import { hostileDestinations } from './rows/hostile-destinations.ts';
 import { noLostUpdate } from './rows/if-match-race.ts';
 import { isolation } from './rows/isolation.ts';
 import { oneExchange } from './rows/jwt-race.ts';
@@ -46,6 +47,7 @@ export const rows: readonly Row[] = [
   soak,
   slowSockets,
   slowDestination,
+  hostileDestinations,
   guesses,
   sinks,
   smallKeys,

@@ -14,6 +14,7 @@ import { pointInTime } from '../rows/point-in-time.ts';
 import { postgresOutages } from '../rows/postgres-outages.ts';
 import { rotation } from '../rows/rotation.ts';
 import { storage } from '../rows/storage-faults.ts';
+import { streamKill } from '../rows/stream-kill.ts';
 import { useKill } from '../rows/use-kill.ts';
 import { workerLoss } from '../rows/worker-loss.ts';
 import { workers } from '../rows/workers.ts';
@@ -24,6 +25,7 @@ export const crashes: readonly Row[] = [
   workers,
   disclosures,
   useKill,
+  streamKill,
   synced,
   lostWrites,
   failedSyncs,

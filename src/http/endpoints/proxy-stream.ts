@@ -2,7 +2,7 @@
 import { Echo, type EchoFilter, echoes, echoFilter } from '../../domain/echoes.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { usableDestinations } from '../../domain/principal.ts';
-import { inTurns, type Reserve } from '../../domain/steps.ts';
+import { inTurns, nextTurn, type Reserve } from '../../domain/steps.ts';
 import type { OutboundRequest, StreamedReply } from '../../outbound/http-connection.ts';
 import { isLimited } from '../admit.ts';
 import type { Call, Reply } from '../pipeline/route.ts';
@@ -59,7 +59,10 @@ export async function streamReply(
           stop = (error) => {
             if (hasEnded) return;
             void end(error.code);
-            controller.error(error);
+            // The head is sent two turns after it was returned. A library would repeat a request without a head.
+            void nextTurn()
+              .then(nextTurn)
+              .then(() => controller.error(error));
           };
         },
         pull: async (controller) => {

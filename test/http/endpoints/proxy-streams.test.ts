@@ -150,6 +150,17 @@ describe.skipIf(noOpenssl).each(databases)('a destination of a library on %s', (
     expect(await outcome()).toEqual(['token.use.outcome', 'destination_failed', 200]);
   });
 
+  test('a stream that fails with its first bytes has a reply, so that libraries do not repeat the request', async () => {
+    const start = 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n###';
+    receiver.answer((socket) => socket.end(start));
+    // The bytes and the end arrive together or one after the other.
+    for (let times = 0; times < 10; times++) {
+      const response = await chat();
+      if (response.status === 200) expect((await readAll(response))[1]).toBe(false);
+      else expect([response.status, await response.json()]).toMatchObject([502, { sent: true }]);
+    }
+  });
+
   test('the end of the key, of the grant and a quarantine cut the stream', async () => {
     for (const end of ['key', 'grant', 'quarantine']) {
       answer(head() + chunk('data: 1\n\n'));
