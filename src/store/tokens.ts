@@ -335,7 +335,7 @@ const newTokens = tokenTable.target(
 );
 const newContents = contentsTable.target(['tenant_id', 'seq', 'masked', 'data']);
 
-/** How many tokens are written together. On SQLite, statements block the process. */
+/** How many tokens are encrypted and written together. On SQLite, statements block the process. */
 function rowsAtOnce({ isEmbedded }: Queries): number {
   return isEmbedded ? 8 : 25;
 }
@@ -353,6 +353,7 @@ function createAll(
     const version = searchable ? await searchVersion(tx, tenant, searchable) : null;
     const seqs = tokens.map(() => newId(change.at)).sort();
     const rows: NewTokenRow[] = [];
+    const writing: Promise<boolean>[] = [];
     const pause = pauses();
     // In the order of their ids, so that transactions cannot deadlock.
     const ordered = tokens.map((token, at) => ({ ...token, at, seq: seqs[at] as string }));
@@ -363,9 +364,14 @@ function createAll(
         rows[at] = { ...row, search_version: content.search ? version : null };
         return [rows[at], content] as const;
       });
-      if (!(await insertAll(tx, key, some))) return { taken: await takenIds(tx, tenant, rows) };
+      const written = insertAll(tx, key, some);
+      // A server writes them while the next ones are encrypted. Errors are thrown below.
+      if (tx.isEmbedded) await written;
+      else written.catch(() => undefined);
+      writing.push(written);
       await pause();
     }
+    if (!(await Promise.all(writing)).every(Boolean)) return { taken: await takenIds(tx, tenant, rows) };
     const bytes = rows.reduce((sum, row) => sum + row.bytes, 0);
     await checkGrowth(tx, tenant, change.by, bytes, quota);
     return { rows, bytes };
@@ -379,17 +385,11 @@ async function insertAll(
   tokens: readonly (readonly [NewTokenRow, TokenContent])[],
 ): Promise<boolean> {
   const rows = tokens.map(([row]) => row);
-  const [ids, tenant] = [rows.map(({ id }) => id), rows[0]?.tenant_id ?? null];
-  await deleteTokens(
-    tx,
-    clause`delete from tokens where tenant_id = ${tenant} and id in ${list(ids)} and expires_at <= :now`,
-  );
-  const inColumns = rows.map((row) => {
-    const created = createdColumns(row);
-    return Object.fromEntries(newTokens.columns.map(([name]) => [name, created[name]])) as typeof created;
-  });
-  if ((await tx.insert(newTokens, inColumns)) < rows.length) return false;
-  await Promise.all([
+  const inserted = insertRows(tx, rows);
+  // Only SQLite checks that the token of a row exists.
+  if (tx.isEmbedded && !(await inserted)) return false;
+  const [isInserted] = await Promise.all([
+    inserted,
     tx.insert(
       newContents,
       rows.map(({ tenant_id, seq, masked, data }) => ({ tenant_id, seq, masked, data })),
@@ -398,7 +398,23 @@ async function insertAll(
     indexMetadata(tx, ...rows),
     indexSearch(tx, key, ...tokens.map(([row, { searchValues }]) => [row, searchValues] as const)),
   ]);
-  return true;
+  return isInserted;
+}
+
+/** Replaces expired tokens with the same ids. Returns false if an id is taken by a valid token. */
+async function insertRows(tx: Queries, rows: readonly NewTokenRow[]): Promise<boolean> {
+  const inColumns = rows.map((row) => {
+    const created = createdColumns(row);
+    return Object.fromEntries(newTokens.columns.map(([name]) => [name, created[name]])) as typeof created;
+  });
+  const missing = rows.length - (await tx.insert(newTokens, inColumns));
+  if (missing === 0) return true;
+  const [ids, tenant] = [rows.map(({ id }) => id), rows[0]?.tenant_id];
+  await deleteTokens(
+    tx,
+    clause`delete from tokens where tenant_id = ${tenant} and id in ${list(ids)} and expires_at <= :now`,
+  );
+  return (await tx.insert(newTokens, inColumns)) === missing;
 }
 
 /** The ids that other tokens have. */
