@@ -50,12 +50,19 @@ const form = createForm({
   },
 });
 const container = '/customers/42/';
-const field = (name: string) => ({
-  label: byId(`${name}-label`),
-  container,
-  onChange: (state: FieldState) => received(name, state),
-  onEnter: save,
-});
+const field = (name: string) => {
+  const error = element('small', 'field-error');
+  byId(name).after(error);
+  return {
+    label: byId(`${name}-label`),
+    container,
+    onChange: (state: FieldState) => {
+      received(name, state);
+      error.textContent = state.error?.message ?? '';
+    },
+    onEnter: save,
+  };
+};
 form.field('card-number', '#number', field('number'));
 form.field('expiry', '#expiry', field('expiry'));
 form.field('verification-code', '#code', field('code'));
@@ -84,7 +91,7 @@ async function save(): Promise<void> {
     });
   } catch (error) {
     const { code, message } = error as FrameError;
-    status.textContent = code === 'invalid_fields' ? 'Check the card.' : message;
+    status.textContent = code === 'invalid_fields' ? '' : message;
   }
   await refreshLog();
 }

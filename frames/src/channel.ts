@@ -39,6 +39,7 @@ export interface Joined {
   readonly window: Window;
   readonly type: string;
   readonly name: string;
+  readonly index: number;
   readonly port: MessagePort;
 }
 
@@ -53,7 +54,7 @@ export function joinCoordinator(page: Page, name = ''): MessagePort | undefined 
     const frame = window.parent[index] as Window;
     if (!isSibling(frame) || typeOf(frame.location) !== 'coordinator') continue;
     const { port1, port2 } = new MessageChannel();
-    frame.postMessage({ protocol: joining, name }, self.origin, [port2]);
+    frame.postMessage({ protocol: joining, name, index: page.options.index }, self.origin, [port2]);
     return port1;
   }
   page.send({ kind: 'failed', problem: { code: 'frame_failed', message: 'The form has no coordinator.' } });
@@ -68,7 +69,13 @@ export function onJoin(join: (frame: Joined) => void): void {
     if (origin !== self.origin || data?.protocol !== joining || !port) return;
     const frame = source as Window;
     if (!isSibling(frame)) return;
-    join({ window: frame, type: typeOf(frame.location), name: String(data.name), port });
+    join({
+      window: frame,
+      type: typeOf(frame.location),
+      name: String(data.name),
+      index: Number(data.index),
+      port,
+    });
   });
 }
 

@@ -70,9 +70,12 @@ function lastFour(text: string): string {
 
 class Problem extends Error {
   readonly problem: FrameProblem;
-  constructor(problem: FrameProblem) {
+  /** The fields that are empty or not valid. */
+  readonly fields: readonly number[];
+  constructor(problem: FrameProblem, fields: readonly number[] = []) {
     super(problem.message);
     this.problem = problem;
+    this.fields = fields;
   }
 }
 
@@ -116,7 +119,8 @@ async function submit(to: Page, id: number, containers: Readonly<Record<string, 
     const tokens = await createAll(await collect(), containers);
     to.send({ kind: 'collected', id, tokens });
   } catch (error) {
-    to.send({ kind: 'rejected', id, problem: problemOf(error) });
+    const fields = error instanceof Problem ? error.fields : [];
+    to.send({ kind: 'rejected', id, problem: problemOf(error), fields });
   }
 }
 
@@ -125,13 +129,18 @@ async function collect(): Promise<Map<string, TokenType & { readonly data: Field
   // Sorted, so that the number of a card is its first entry.
   const open = [...fields].filter((field) => !isGone(field)).sort((a, b) => a.type.localeCompare(b.type));
   const values = await Promise.all(open.map(valueIn));
+  const wrong = open.filter((_, index) => values[index] === undefined);
+  if (wrong.length > 0)
+    throw invalid(
+      'A field is empty or not valid.',
+      wrong.map(({ index }) => index),
+    );
   const tokens = new Map<string, TokenType & { readonly data: FieldData }>();
   for (const [index, field] of open.entries()) {
     const type = tokenTypes[field.type] as TokenType;
     const name = field.type === 'text' ? field.name : type.name;
-    const data = values[index];
+    const data = values[index] as FieldData;
     const earlier = tokens.get(name);
-    if (data === undefined) throw invalid('A field is empty or not valid.');
     if (earlier && (field.type === 'text' || Object.keys(data).some((part) => part in Object(earlier.data))))
       throw invalid(`Two fields of the form have the name ${name}.`);
     tokens.set(name, { ...type, data: earlier ? { ...Object(earlier.data), ...Object(data) } : data });
@@ -143,8 +152,8 @@ async function collect(): Promise<Map<string, TokenType & { readonly data: Field
   return tokens;
 }
 
-function invalid(message: string): Problem {
-  return new Problem({ code: 'invalid_fields', message });
+function invalid(message: string, fields: readonly number[] = []): Problem {
+  return new Problem({ code: 'invalid_fields', message }, fields);
 }
 
 /** Milliseconds in which a field of this browser answers, unless it has crashed. */

@@ -1,5 +1,5 @@
 /** An input field. It hands its value to the coordinator, and tells the page only its state. */
-import type { CardBrand, FieldState, FieldType } from '../../sdk/src/frame-messages.ts';
+import type { CardBrand, FieldErrorCode, FieldState, FieldType } from '../../sdk/src/frame-messages.ts';
 import {
   adoptPage,
   create,
@@ -13,6 +13,7 @@ import {
 import type { ToCoordinator, ToField } from './coordinator.ts';
 import { brandName, type Check, formatOf } from './formats.ts';
 import { applyStyle } from './styles.ts';
+import { textsOf } from './texts.ts';
 
 onPage((page) => {
   const port = joinCoordinator(page, shortText(page.options.name, 'text'));
@@ -29,6 +30,7 @@ function openField(page: Page, port: MessagePort) {
   const { options } = page;
   const type = frameType as FieldType;
   const format = formatOf(type, options.format);
+  const texts = textsOf(options.lang);
   const tell = (message: ToCoordinator) => port.postMessage(message);
   let clean = '';
   let brand: CardBrand = 'unknown';
@@ -42,7 +44,7 @@ function openField(page: Page, port: MessagePort) {
     className: `field styled${format.isNumber ? ' number' : ''}`,
     name: format.autocomplete === 'off' ? type : format.autocomplete,
     inputMode: format.inputmode,
-    placeholder: shortText(options.placeholder, format.placeholder),
+    placeholder: shortText(options.placeholder, type === 'expiry' ? texts.expiry : format.placeholder),
     spellcheck: false,
     ariaLabel: shortText(options.label, type),
     autocapitalize: 'off',
@@ -51,22 +53,36 @@ function openField(page: Page, port: MessagePort) {
   input.setAttribute('autocorrect', 'off');
   input.setAttribute('aria-describedby', error.id);
 
+  /** Digits after which the brand of a number no longer changes. */
+  const brandDigits = 6;
+
   function check(): Check {
-    return format.check(clean, brand);
+    const checked = format.check(clean, brand);
+    const isKnown = checked === 'valid' || clean.length >= brandDigits;
+    const { accept } = options;
+    const isRefused = type === 'card-number' && Array.isArray(accept) && !accept.includes(brandName(clean));
+    return isKnown && isRefused ? 'not_accepted' : checked;
+  }
+
+  function errorOf(checked: Check): FieldErrorCode | undefined {
+    if (checked === 'valid' || (!isTouched && (checked === 'empty' || checked === 'incomplete')))
+      return undefined;
+    return checked === 'empty' ? 'required' : checked;
   }
 
   function update(): void {
     const checked = check();
-    const isInvalid = checked === 'invalid' || (isTouched && checked === 'incomplete');
-    input.ariaInvalid = String(isInvalid);
-    const messages = { incomplete: 'Incomplete', invalid: 'Not valid', ...options.errors };
-    error.textContent = isInvalid ? shortText(messages[checked as 'incomplete' | 'invalid']) : '';
+    const code = errorOf(checked);
+    const message = code && shortText(options.errors?.[code], texts[code]);
+    input.ariaInvalid = String(code !== undefined);
+    error.textContent = message ?? '';
     const state: FieldState = {
       focused: document.activeElement === input && document.hasFocus(),
       empty: checked === 'empty',
-      valid: checked !== 'invalid',
+      valid: ['empty', 'incomplete', 'valid'].includes(checked),
       complete: checked === 'valid',
       ...(type === 'card-number' && { brand: brandName(clean) }),
+      ...(code && message !== undefined && { error: { code, message } }),
     };
     if (JSON.stringify(state) === sent) return;
     sent = JSON.stringify(state);

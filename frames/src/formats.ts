@@ -1,8 +1,8 @@
 /** What each type of field accepts, and how it shows it. Every check takes linear time. */
-import type { CardBrand, FieldType, TextFormat } from '../../sdk/src/frame-messages.ts';
+import type { CardBrand, FieldErrorCode, FieldType, TextFormat } from '../../sdk/src/frame-messages.ts';
 
-/** `incomplete`: more characters can make it valid. */
-export type Check = 'empty' | 'incomplete' | 'invalid' | 'valid';
+/** `incomplete`: more characters can make it valid. Other errors: no character can. */
+export type Check = 'empty' | 'valid' | FieldErrorCode;
 
 export interface Format {
   readonly autocomplete: string;
@@ -104,7 +104,7 @@ const cardNumber: Format = {
     if (lengths.includes(digits.length) && passesLuhn(digits)) return 'valid';
     // Longer numbers are rare: a wrong checksum of one with the usual length is more likely a typing error.
     const isUsual = digits.length >= 16 && lengths.includes(digits.length);
-    return digits.length < Math.max(...lengths) && !isUsual ? 'incomplete' : 'invalid';
+    return digits.length < Math.max(...lengths) && !isUsual ? 'incomplete' : 'number_invalid';
   },
   data: (number) => ({ number }),
 };
@@ -115,21 +115,24 @@ const expiry: Format = {
   placeholder: 'MM/YY',
   clean: (text) => {
     const [month = '', year = ''] = text.split('/');
-    // A year with four digits comes from the clipboard or from autofill.
-    const long = /^(0[1-9]|1[0-2])20(\d\d)$/.exec(digitsOf(text, 6));
-    const short = year === '' ? '' : digitsOf(month, 2).padStart(2, '0');
-    const digits = long ? `${long[1]}${long[2]}` : short + digitsOf(year === '' ? text : year, 6);
-    return /^[2-9]/.test(digits) ? `0${digits}`.slice(0, 4) : digits.slice(0, 4);
+    const given = year === '' ? digitsOf(text, 6) : digitsOf(month, 2).padStart(2, '0') + digitsOf(year, 4);
+    const digits = /^[2-9]/.test(given) ? `0${given}` : given;
+    // A year with four digits, also while it is typed.
+    const long = /^(\d\d)20(\d\d?)$/.exec(digits);
+    if (long) return long[2]?.length === 2 ? `${long[1]}${long[2]}` : digits;
+    return digits.slice(0, 4);
   },
   show: (digits) => (digits.length < 2 ? digits : `${digits.slice(0, 2)}/${digits.slice(2)}`),
   check: (digits) => {
     if (digits === '') return 'empty';
     const [month, year] = [Number(digits.slice(0, 2)), 2000 + Number(digits.slice(2))];
-    if (digits.length >= 2 && (month < 1 || month > 12)) return 'invalid';
-    if (digits.length < 4) return 'incomplete';
+    if (digits.length >= 2 && (month < 1 || month > 12)) return 'date_invalid';
+    // The year 20 is the beginning of one with four digits.
+    if (digits.length !== 4 || year === 2020) return 'incomplete';
     const now = new Date();
     const months = (year - now.getFullYear()) * 12 + month - (now.getMonth() + 1);
-    return months >= 0 && months <= 12 * 20 ? 'valid' : 'invalid';
+    if (months < 0) return 'expired';
+    return months <= 12 * 20 ? 'valid' : 'date_invalid';
   },
   data: (digits) => ({ exp_month: digits.slice(0, 2), exp_year: `20${digits.slice(2)}` }),
 };
@@ -144,7 +147,7 @@ const verificationCode: Format = {
     if (digits === '') return 'empty';
     const lengths = brand === 'unknown' ? [3, 4] : [brands.find(({ name }) => name === brand)?.code ?? 3];
     if (lengths.includes(digits.length)) return 'valid';
-    return digits.length < Math.max(...lengths) ? 'incomplete' : 'invalid';
+    return digits.length < Math.max(...lengths) ? 'incomplete' : 'value_invalid';
   },
   data: (digits) => digits,
 };
@@ -167,13 +170,13 @@ const iban: Format = {
   show: (text) => grouped(text, [4]),
   check: (text) => {
     if (text === '') return 'empty';
-    if (!/^[A-Z]{1,2}$|^[A-Z]{2}\d{1,2}$|^[A-Z]{2}\d{2}[A-Z0-9]*$/.test(text)) return 'invalid';
+    if (!/^[A-Z]{1,2}$|^[A-Z]{2}\d{1,2}$|^[A-Z]{2}\d{2}[A-Z0-9]*$/.test(text)) return 'iban_invalid';
     if (text.length < 2) return 'incomplete';
     const at = ibanLengths.search(new RegExp(`(?:^|\\d)${text.slice(0, 2)}\\d\\d`));
-    if (at < 0) return 'invalid';
+    if (at < 0) return 'iban_invalid';
     const length = Number(/\d\d/.exec(ibanLengths.slice(at === 0 ? 0 : at + 1))?.[0]);
-    if (text.length !== length) return text.length < length ? 'incomplete' : 'invalid';
-    return remainder97(text.slice(4) + text.slice(0, 4)) === 1 ? 'valid' : 'invalid';
+    if (text.length !== length) return text.length < length ? 'incomplete' : 'iban_invalid';
+    return remainder97(text.slice(4) + text.slice(0, 4)) === 1 ? 'valid' : 'iban_invalid';
   },
   data: (text) => text,
 };
@@ -219,7 +222,7 @@ const textFormats: Readonly<Record<TextFormat, Format>> = {
     show: (digits) => [digits.slice(0, 3), digits.slice(3, 5), digits.slice(5)].filter(Boolean).join('-'),
     check: (digits) => {
       if (digits.length < 9) return digits === '' ? 'empty' : 'incomplete';
-      return /^(?!000|666|9)\d{3}(?!00)\d\d(?!0000)\d{4}$/.test(digits) ? 'valid' : 'invalid';
+      return /^(?!000|666|9)\d{3}(?!00)\d\d(?!0000)\d{4}$/.test(digits) ? 'valid' : 'value_invalid';
     },
   },
 };

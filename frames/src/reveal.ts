@@ -3,15 +3,7 @@ import type { RevealTexts } from '../../sdk/src/frame-messages.ts';
 import { adoptPage, create, joinCoordinator, onPage, type Page, reportHeight, shortText } from './channel.ts';
 import type { ReadReply, ToCoordinator } from './coordinator.ts';
 import { applyStyle } from './styles.ts';
-
-const englishTexts: RevealTexts = {
-  show: 'Show',
-  hide: 'Hide',
-  copy: 'Copy',
-  copied: 'Copied',
-  denied: 'Not allowed',
-  failed: 'Not available',
-};
+import { textsOf } from './texts.ts';
 
 /**
  * Wrong codes in the life of a frame, after which nothing can be copied. Copying needs a code that only someone who sees
@@ -31,31 +23,31 @@ onPage((page) => {
 
 function openReveal(page: Page, port: MessagePort): () => void {
   const { options } = page;
-  const given = { ...englishTexts, ...options.texts };
-  const text = (name: keyof RevealTexts) => shortText(given[name], englishTexts[name]);
+  const texts = textsOf(options.lang);
+  const text = (name: keyof RevealTexts) => shortText(options.texts?.[name], texts[name]);
   const seconds = Math.min(Math.max(Number(options.seconds ?? 30) || 30, 5), 120);
   const isSeen = watchVisibility();
-  let copied = '';
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   const output = create('output', { className: 'styled', ariaLabel: shortText(options.label), tabIndex: 0 });
   const toggle = create('button', { type: 'button', textContent: text('show') });
-  const copy = create('button', { type: 'button', textContent: text('copy'), hidden: true });
   const prompt = create('label', { className: 'prompt', htmlFor: 'code', hidden: true });
   const code = create('input', { id: 'code', inputMode: 'numeric', autocomplete: 'off', hidden: true });
   const words = create('span', {});
   prompt.append(words);
   let expected = '';
   let wrong = 0;
+  /** The value that is copied when the code was typed. */
+  let chosen: { readonly value: string; readonly button: HTMLButtonElement } | undefined;
   const status = create('p', { className: 'hidden', role: 'status' });
 
-  /** Shows a code in place of the data and "Copy", or these again if it is empty. */
+  /** Shows a code in place of the data, or the data again if it is empty. */
   function ask(shown: string): void {
     expected = shown;
     words.textContent = `${text('copy')} ${shown}`;
     code.value = '';
     prompt.hidden = code.hidden = shown === '';
-    output.hidden = toggle.hidden = copy.hidden = shown !== '';
+    output.hidden = toggle.hidden = shown !== '';
     // A mask of the page cannot cut out the code alone, because its place changes.
     const free = Math.max(prompt.clientWidth - words.offsetWidth, 1);
     prompt.style.textIndent = `${randomBelow(free)}px`;
@@ -66,10 +58,24 @@ function openReveal(page: Page, port: MessagePort): () => void {
     timer = undefined;
     ask('');
     output.textContent = '';
-    copied = '';
+    chosen = undefined;
     toggle.textContent = text('show');
-    copy.hidden = true;
     page.send({ kind: 'shown', shown: false });
+  }
+
+  /** A click on a value copies it. */
+  function valueButton(value: unknown): HTMLElement {
+    const shown = asText(value);
+    if (wrong >= maxWrong) return create('span', { className: 'value', textContent: shown });
+    const button = create('button', { type: 'button', className: 'value', textContent: shown });
+    button.title = text('copy');
+    button.addEventListener('click', async (event) => {
+      if (!event.isTrusted || !(await isSeen()) || timer === undefined) return;
+      chosen = { value: String(value), button };
+      ask(String(100 + randomBelow(900)));
+      code.focus();
+    });
+    return button;
   }
 
   async function show(): Promise<void> {
@@ -81,11 +87,13 @@ function openReveal(page: Page, port: MessagePort): () => void {
       return;
     }
     status.textContent = '';
-    output.textContent = asText(data);
-    copied = typeof data === 'object' ? Object.values(data as object).join('\n') : String(data);
+    const values = typeof data === 'object' && data !== null ? Object.values(data) : [data];
+    output.replaceChildren(...values.map(valueButton));
+    // As small as it must be to fit: the height of the frame never depends on the data.
+    output.style.fontSize = '';
+    for (let size = 16; size >= 10 && output.scrollHeight > output.clientHeight; size--)
+      output.style.fontSize = `${size}px`;
     toggle.textContent = text('hide');
-    copy.textContent = text('copy');
-    copy.hidden = wrong >= maxWrong;
     timer = setTimeout(hide, seconds * 1000);
     page.send({ kind: 'shown', shown: true });
   }
@@ -98,21 +106,17 @@ function openReveal(page: Page, port: MessagePort): () => void {
     if (await isSeen()) await show();
     toggle.ariaBusy = 'false';
   });
-  copy.addEventListener('click', async (event) => {
-    if (!event.isTrusted || !(await isSeen()) || timer === undefined) return;
-    ask(String(100 + randomBelow(900)));
-    code.focus();
-  });
   code.addEventListener('input', async (event) => {
     if (!event.isTrusted || expected === '' || code.value.length < expected.length) return;
     const isRight = code.value === expected;
     ask('');
     if (!isRight) status.textContent = text('failed');
     if (!isRight && ++wrong >= maxWrong) hide();
-    (copy.hidden ? toggle : copy).focus();
-    if (!isRight || !(await isSeen()) || timer === undefined) return;
-    await navigator.clipboard.writeText(copied);
-    copy.textContent = text('copied');
+    const copied = chosen;
+    (copied?.button ?? toggle).focus();
+    if (!isRight || !copied || !(await isSeen()) || timer === undefined) return;
+    await navigator.clipboard.writeText(copied.value);
+    copied.button.title = text('copied');
     status.textContent = text('copied');
   });
   document.addEventListener('visibilitychange', () => {
@@ -123,7 +127,7 @@ function openReveal(page: Page, port: MessagePort): () => void {
   applyStyle(options.style);
   document.title = shortText(options.label);
   const line = create('div', { className: 'reveal' });
-  line.append(output, prompt, code, toggle, copy, status);
+  line.append(output, prompt, code, toggle, status);
   document.body.append(line);
   reportHeight(line, page);
   return () => toggle.focus();
@@ -150,11 +154,11 @@ function randomBelow(limit: number): number {
   return (crypto.getRandomValues(new Uint32Array(1))[0] as number) % limit;
 }
 
-/** Shows card numbers in groups, and the values of an object. */
+/** Shows the numbers of cards and accounts in groups, in which a line can break. */
 function asText(data: unknown): string {
   if (typeof data === 'object' && data !== null) return Object.values(data).map(asText).join(' · ');
   const text = String(data);
-  return /^\d{12,19}$/.test(text) ? text.replace(/(\d{4})(?=\d)/g, '$1 ') : text;
+  return /^(\d{12,19}|[A-Z]{2}\d{2}[A-Z0-9]{11,30})$/.test(text) ? text.replace(/(.{4})(?=.)/g, '$1 ') : text;
 }
 
 /** Milliseconds for which the frame must have been visible before a click counts. */

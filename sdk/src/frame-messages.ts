@@ -20,6 +20,17 @@ export type CardBrand =
   | 'maestro'
   | 'unknown';
 
+/** Why an input is not accepted. `required`: nothing was entered before the form was submitted. */
+export type FieldErrorCode =
+  | 'required'
+  | 'incomplete'
+  | 'number_invalid'
+  | 'not_accepted'
+  | 'expired'
+  | 'date_invalid'
+  | 'iban_invalid'
+  | 'value_invalid';
+
 /** The state of a field, as the page gets it. */
 export interface FieldState {
   readonly focused: boolean;
@@ -30,6 +41,8 @@ export interface FieldState {
   readonly complete: boolean;
   /** Card numbers only. */
   readonly brand?: CardBrand;
+  /** What the user is told. An incomplete input is an error once the user has left the field or submitted the form. */
+  readonly error?: { readonly code: FieldErrorCode; readonly message: string };
 }
 
 type Declarations = Readonly<Record<string, string>>;
@@ -54,8 +67,12 @@ export interface FrameOptions {
   readonly colorScheme?: string;
   readonly style?: FrameStyle;
   readonly placeholder?: string;
-  /** Fields only: what screen readers read for an input that is not complete or not valid. */
-  readonly errors?: { readonly incomplete?: string; readonly invalid?: string };
+  /** Fields only: texts in place of those of the language. */
+  readonly errors?: Partial<Record<FieldErrorCode, string>>;
+  /** Card numbers only: the brands that are accepted. */
+  readonly accept?: readonly CardBrand[];
+  /** Fields only: names the field when a submission is rejected. */
+  readonly index?: number;
   /** Text fields only. */
   readonly format?: TextFormat;
   /** Text fields only: the name of the token in the result. */
@@ -110,4 +127,10 @@ export type ToPage =
   | { readonly kind: 'shown'; readonly shown: boolean }
   | { readonly kind: 'authorize'; readonly id: number; readonly nonce: string }
   | { readonly kind: 'collected'; readonly id: number; readonly tokens: Record<string, CollectedToken> }
-  | { readonly kind: 'rejected'; readonly id: number; readonly problem: FrameProblem };
+  | {
+      readonly kind: 'rejected';
+      readonly id: number;
+      readonly problem: FrameProblem;
+      /** The fields that are empty or not valid, by `index`. */
+      readonly fields: readonly number[];
+    };

@@ -1,6 +1,8 @@
 /** Input fields and data in frames of Sallyport, so that the page never has the plaintext or the session key. */
 import {
+  type CardBrand,
   type CollectedToken,
+  type FieldErrorCode,
   type FieldState,
   type FieldType,
   type FrameOptions,
@@ -16,6 +18,7 @@ import {
 export type {
   CardBrand,
   CollectedToken,
+  FieldErrorCode,
   FieldState,
   FieldType,
   FrameStyle,
@@ -35,8 +38,11 @@ export interface FormOptions {
   readonly authorize: (nonce: string) => Promise<unknown>;
   /** Used in every frame of the form. */
   readonly style?: FrameStyle;
-  /** The language of the texts, such as `en`. Default: the language of the page. */
-  readonly lang?: string;
+  /**
+   * The language of the texts, such as `de`, or `auto` for that of the browser. Default: the language of the page. Texts of
+   * languages that Sallyport does not have are in English.
+   */
+  readonly locale?: string;
   /** Milliseconds after which a frame that does not answer counts as failed. Default: 20 seconds. */
   readonly timeout?: number;
 }
@@ -51,8 +57,10 @@ export interface FieldOptions extends CommonOptions {
   /** The container of the token. The session must have `token:create` there. Default: `/general/`. */
   readonly container?: string;
   readonly placeholder?: string;
-  /** What screen readers read for an input that is not complete or not valid. */
-  readonly errors?: { readonly incomplete?: string; readonly invalid?: string };
+  /** Texts of errors in place of those of the language. Screen readers read them, and `state.error` has them. */
+  readonly errors?: Partial<Record<FieldErrorCode, string>>;
+  /** Card numbers only: the brands that are accepted. Default: all, and numbers of no known brand. */
+  readonly accept?: readonly CardBrand[];
   /** Text fields only: the values that are accepted. Default: `any`. */
   readonly format?: TextFormat;
   /** Text fields only: the name of the token in the result of `submit`. Default: `text`. */
@@ -88,14 +96,18 @@ export interface Field extends Frame {
 }
 
 export interface Form {
-  /** Resolves when the coordinator and all fields so far are ready. */
+  /**
+   * Resolves when the coordinator and all fields so far are ready. Rejects with a `FrameError` that says what is wrong, for
+   * example that the application does not allow the origin of the page.
+   */
   readonly ready: Promise<void>;
   field(type: FieldType, into: string | Element, options: FieldOptions): Field;
   /** A frame in which the user can show the data of a token. */
   reveal(into: string | Element, options: RevealOptions): Frame;
   /**
    * Stores the values of all fields. Resolves to the tokens by name: `card` (number and expiry), `verification_code`,
-   * `iban`, and the names of text fields. Rejects with a `FrameError`; the values then stay in the fields.
+   * `iban`, and the names of text fields. Rejects with a `FrameError`; the values then stay in the fields, and the first one
+   * that is not valid gets the focus.
    */
   submit(): Promise<Record<string, CollectedToken>>;
   /** Removes all frames and forgets the session. */
@@ -124,7 +136,9 @@ export function createForm(options: FormOptions): Form {
   const connections = new Set<Connection>();
   const containers = new Map<string, string>();
   const submissions = new Map<number, Handlers<Record<string, CollectedToken>>>();
+  const fields = new Map<number, Frame>();
   let lastSubmission = 0;
+  let lastField = 0;
 
   function open(
     type: string,
@@ -145,13 +159,16 @@ export function createForm(options: FormOptions): Form {
     return connection;
   }
 
-  const coordinator = open('coordinator', document.body, { label: 'Sallyport' }, async (message) => {
-    if (message.kind === 'authorize') return coordinator.send(await authorize(message.id, message.nonce));
+  const coordinator = open('coordinator', document.body, { label: 'Sallyport' }, (message) => {
+    if (message.kind === 'authorize') void authorize(message.id, message.nonce).then(coordinator.send);
     if (message.kind !== 'collected' && message.kind !== 'rejected') return;
     const submission = submissions.get(message.id);
     submissions.delete(message.id);
     if (message.kind === 'collected') submission?.resolve(message.tokens);
-    else submission?.reject(new FrameError(message.problem));
+    else {
+      focusFirst(message.fields.flatMap((index) => fields.get(index) ?? []));
+      submission?.reject(new FrameError(message.problem));
+    }
   });
 
   async function authorize(request: number, nonce: string): Promise<ToFrame> {
@@ -173,7 +190,8 @@ export function createForm(options: FormOptions): Form {
     const parent = typeof into === 'string' ? document.querySelector(into) : into;
     if (!parent) throw new TypeError(`no element matches ${into}`);
     const { colorScheme, direction } = getComputedStyle(parent);
-    const lang = options.lang ?? document.documentElement.lang;
+    const { locale = document.documentElement.lang } = options;
+    const lang = locale === 'auto' ? navigator.language : locale;
     const given: FrameOptions = {
       label: typeof label === 'string' ? label : (label.textContent ?? '').trim(),
       style: { ...options.style, ...style },
@@ -205,8 +223,10 @@ export function createForm(options: FormOptions): Form {
     },
     field: (type, into, { container, onChange, onEnter, ...given }) => {
       let state: FieldState = { focused: false, empty: true, valid: true, complete: false };
-      const { label, style, placeholder, errors, format, name } = given;
-      const more = defined({ placeholder, errors, format, name });
+      const { label, style, placeholder, errors, format, name, accept } = given;
+      lastField += 1;
+      const index = lastField;
+      const more = defined({ placeholder, errors, format, name, accept, index });
       const field = frame(type, into, { label, ...(style && { style }) }, more, (message) => {
         if (message.kind === 'enter') onEnter?.();
         if (message.kind !== 'state') return;
@@ -214,9 +234,14 @@ export function createForm(options: FormOptions): Form {
         onChange?.(state);
       });
       if (container !== undefined) containers.set(tokenName(type, name), container);
+      fields.set(index, field);
       return {
         ...field,
         clear: () => field.send({ kind: 'clear' }),
+        remove: () => {
+          fields.delete(index);
+          field.remove();
+        },
         get state() {
           return state;
         },
@@ -239,6 +264,14 @@ export function createForm(options: FormOptions): Form {
       connections.clear();
     },
   };
+}
+
+/** Focuses the one that comes first in the page. */
+function focusFirst(frames: readonly Frame[]): void {
+  const [first] = [...frames].sort((a, b) =>
+    a.element.compareDocumentPosition(b.element) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1,
+  );
+  first?.focus();
 }
 
 /** The name of the token to which a field belongs, in the result of `submit`. */
@@ -273,7 +306,24 @@ function connect(
       'The frame did not load. Check the URL of the frames, the public key, and that `allowed_origins` of its application contains the origin of this page.',
     ),
   );
-  promise.finally(() => clearTimeout(timer)).catch(() => {});
+  let cannotAsk = false;
+  const notice = ({ effectiveDirective, blockedURI }: SecurityPolicyViolationEvent) => {
+    if (!blockedURI.startsWith(origin)) return;
+    if (effectiveDirective === 'frame-src')
+      fail(problem(`The Content-Security-Policy of the page lacks ${origin} in frame-src.`));
+    cannotAsk ||= effectiveDirective === 'connect-src';
+  };
+  document.addEventListener('securitypolicyviolation', notice);
+  const asking = setTimeout(async () => {
+    const refusal = before ? undefined : await whyRefused(element.src);
+    if (refusal !== undefined && !cannotAsk) fail(problem(refusal));
+  }, 1000);
+  const stop = () => {
+    clearTimeout(timer);
+    clearTimeout(asking);
+    document.removeEventListener('securitypolicyviolation', notice);
+  };
+  promise.then(stop, stop);
   element.addEventListener('load', async () => {
     await before?.ready.catch(({ message }) => fail(problem(message)));
     const channel = new MessageChannel();
@@ -297,6 +347,20 @@ function connect(
       element.remove();
     },
   };
+}
+
+/** A page cannot see why a frame did not load, but the service tells its script. Undefined if the frame would load. */
+async function whyRefused(url: string): Promise<string | undefined> {
+  try {
+    const response = await fetch(url, { credentials: 'omit' });
+    if (response.ok) return undefined;
+    const { detail } = await response.json().catch(() => ({}));
+    return `The frame was refused: ${detail ?? `status ${response.status}`}`;
+  } catch {
+    // A browser reports that the policy of the page forbids the request after the request has failed.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return `No frames can be reached at ${new URL(url).origin}.`;
+  }
 }
 
 interface Handlers<T> {

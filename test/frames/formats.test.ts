@@ -21,7 +21,7 @@ describe('card numbers:', () => {
     ['6200000000000005', '6200 0000 0000 0005', 'valid', 'unionpay'],
     ['٤٢٤٢٤٢٤٢٤٢٤٢٤٢٤٢', '4242 4242 4242 4242', 'valid', 'visa'],
     ['４２４２ 4242 4242 4242', '4242 4242 4242 4242', 'valid', 'visa'],
-    ['4242 4242 4242 4241', '4242 4242 4242 4241', 'invalid', 'visa'],
+    ['4242 4242 4242 4241', '4242 4242 4242 4241', 'number_invalid', 'visa'],
     ['4242 4242', '4242 4242', 'incomplete', 'visa'],
     ['42x4', '424', 'incomplete', 'visa'],
     ['1', '1', 'incomplete', 'unknown'],
@@ -50,9 +50,13 @@ describe('expiry:', () => {
     [`9/${year + 1}`, `09/${year + 1}`, 'valid'],
     ['5', '05/', 'incomplete'],
     ['1', '1', 'incomplete'],
-    ['13', '13/', 'invalid'],
-    ['0120', '01/20', 'invalid'],
-    [`01${year + 21}`, `01/${year + 21}`, 'invalid'],
+    ['13', '13/', 'date_invalid'],
+    ['0121', '01/21', 'expired'],
+    ['12/20', '12/20', 'incomplete'],
+    ['12/203', '12/203', 'incomplete'],
+    [`1/20${year + 1}`, `01/${year + 1}`, 'valid'],
+    [`420${year + 1}`, `04/${year + 1}`, 'valid'],
+    [`01${year + 21}`, `01/${year + 21}`, 'date_invalid'],
     ['', '', 'empty'],
   ])('%s', (text, shown, check) => {
     expect(checked('expiry', text)).toEqual([shown, check]);
@@ -61,7 +65,7 @@ describe('expiry:', () => {
 
 test.each([
   ['visa', '123', 'valid'],
-  ['visa', '1234', 'invalid'],
+  ['visa', '1234', 'value_invalid'],
   ['amex', '123', 'incomplete'],
   ['amex', '1234', 'valid'],
   ['unknown', '1234', 'valid'],
@@ -75,11 +79,11 @@ test.each([
   ['GB82WEST12345698765432', 'GB82 WEST 1234 5698 7654 32', 'valid'],
   ['NO9386011117947', 'NO93 8601 1117 947', 'valid'],
   ['AD1200012030200359100100', 'AD12 0001 2030 2003 5910 0100', 'valid'],
-  ['DE89370400440532013001', 'DE89 3704 0044 0532 0130 01', 'invalid'],
+  ['DE89370400440532013001', 'DE89 3704 0044 0532 0130 01', 'iban_invalid'],
   ['DE8937040044053201300', 'DE89 3704 0044 0532 0130 0', 'incomplete'],
-  ['ZZ89', 'ZZ89', 'invalid'],
+  ['ZZ89', 'ZZ89', 'iban_invalid'],
   ['D', 'D', 'incomplete'],
-  ['1', '1', 'invalid'],
+  ['1', '1', 'iban_invalid'],
 ])('the IBAN %s', (text, shown, check) => {
   expect(checked('iban', text)).toEqual([shown, check]);
 });
@@ -90,7 +94,7 @@ test.each([
   ['digits', 'a1b2', '12', 'valid'],
   ['alphanumeric', 'a-1', 'a1', 'valid'],
   ['us-ssn', '123456789', '123-45-6789', 'valid'],
-  ['us-ssn', '000456789', '000-45-6789', 'invalid'],
+  ['us-ssn', '000456789', '000-45-6789', 'value_invalid'],
   ['us-ssn', '12345', '123-45', 'incomplete'],
 ] as const)('a text of the format %s: %j', (format, text, shown, check) => {
   expect(checked('text', text, format)).toEqual([shown, check]);

@@ -166,8 +166,8 @@ describeFrames('a hostile page', (suite, browser) => {
       },
       { frames: site.frames, publicKey: site.publicKey, shop: site.shop },
     );
-    // Blocked by the policy of the test page, which allows connections to its own origin only.
-    expect(status).toEqual(['blocked', 'blocked']);
+    // CORS allows no script of a page to name an ancestor.
+    expect(status).toEqual(['blocked', 403]);
     for (const headers of [{ Origin: site.shop }, { Origin: site.shop, 'SVC-FRAME-ANCESTOR': site.shop }]) {
       const init = { method: 'POST', headers: { 'SVC-API-KEY': site.publicKey, ...headers } };
       expect((await fetch(`${site.frames}/sessions`, init)).status).toBe(403);
@@ -236,7 +236,7 @@ describeFrames('a hostile page', (suite, browser) => {
       await shop.clickUntil('Show', (shown) => shown.includes(holder.trim()));
       heights.push((await page.locator('#shown iframe').boundingBox())?.height);
     }
-    expect(heights).toEqual([40, 40]);
+    expect(new Set(heights).size).toBe(1);
   });
 
   test('cannot script a frame that it opens in a tab, which does nothing', async () => {
@@ -292,13 +292,13 @@ describeFrames('a hostile page', (suite, browser) => {
         return navigator.clipboard.writeText('before');
       });
       await shop.clickUntil('Show', (shown) => shown.includes('Ada'));
-      await shop.inside('#shown').locator('output').click();
+      await shop.inside('#shown').locator('output').focus();
       for (const key of ['Control+a', 'Control+c']) await page.keyboard.press(key);
       // No code is below 100.
       for (let attempt = 0; attempt < 3; attempt++) await shop.copy('099');
       await shop.inside('#shown').getByRole('button', { name: 'Show' }).waitFor();
       await shop.clickUntil('Show', (shown) => shown.includes('Ada'));
-      expect(await shop.inside('#shown').getByRole('button', { name: 'Copy' }).isVisible()).toBe(false);
+      expect(await shop.inside('#shown').locator('button.value').count()).toBe(0);
       await page.locator('#name').focus();
       expect(await page.evaluate(() => navigator.clipboard.readText())).toBe('before');
     },

@@ -137,6 +137,16 @@ export class FramesPage {
     );
   }
 
+  /** Waits until the page knows that the field has this error. */
+  async expectError(name: string, code: string | undefined, message?: string): Promise<void> {
+    await this.page.waitForFunction(
+      ([field, wanted]) => window.fields[field as string]?.state.error?.code === wanted,
+      [name, code] as const,
+    );
+    const read = (field: string) => window.fields[field]?.state.error?.message;
+    expect(await this.page.evaluate(read, name)).toBe(message as string);
+  }
+
   /** Stores a card and opens a form with a reveal frame for it. Returns the id of the token. */
   async openReveal(
     options: Pick<RevealOptions, 'purpose' | 'seconds' | 'style'> = {},
@@ -155,10 +165,10 @@ export class FramesPage {
     return id;
   }
 
-  /** Presses "Copy", and types the code that the frame shows, or another one. */
+  /** Clicks on the first value, and types the code that the frame shows, or another one. */
   async copy(typed?: string): Promise<void> {
     const frame = this.inside('#shown');
-    await frame.getByRole('button', { name: 'Copy' }).click();
+    await frame.locator('button.value').first().click();
     const shown = (await frame.locator('label').textContent()) ?? '';
     await frame.getByRole('textbox', { name: shown }).pressSequentially(typed ?? shown.replace(/\D/g, ''));
   }

@@ -136,7 +136,7 @@ function pageHeaders(frames: string): Record<string, string> {
     `script-src 'self' ${frames}`,
     "style-src 'self'",
     'img-src data:',
-    "connect-src 'self'",
+    `connect-src 'self' ${frames}`,
     `frame-src ${frames}`,
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",

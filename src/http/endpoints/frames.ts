@@ -27,7 +27,7 @@ export const getFrame = openEndpoint({
 });
 
 /** The origins that may embed frames of the application in the address. Throws if it has no allowed origins. */
-async function ancestorsOf({ url }: Request, { credentials }: Store): Promise<readonly string[]> {
+async function ancestorsOf({ url, headers }: Request, { credentials }: Store): Promise<readonly string[]> {
   const key = parseKey(new URL(url).searchParams.get('application') ?? '');
   const principal = key && (await credentials.find(key));
   if (principal?.kind !== 'application') throw fail('unauthenticated');
@@ -38,6 +38,12 @@ async function ancestorsOf({ url }: Request, { credentials }: Store): Promise<re
   if (!principal.origins)
     throw fail('origin_refused', {
       detail: 'Frames need `allowed_origins` of the application: the origins of the pages that embed them.',
+    });
+  // Only the script of a page sends its origin. It asks why a frame did not load.
+  const page = headers.get('origin');
+  if (page !== null && !principal.origins.includes(page))
+    throw fail('origin_refused', {
+      detail: '`allowed_origins` of the application does not contain the origin of this page.',
     });
   return principal.origins;
 }
