@@ -35,7 +35,7 @@ const groups = Object.keys(titles);
 const byTitle = (one: Row, other: Row) => groups.indexOf(one.group) - groups.indexOf(other.group);
 
 /** Replaces the text between two marker comments of the page. */
-function replace(path: string, name: string, text: string): void {
+export function replace(path: string, name: string, text: string): void {
   const page = readFileSync(join(root, path), 'utf8');
   const [from, to] = [`<!-- ${name} -->`, `<!-- end of ${name} -->`];
   const [before, rest] = page.split(from) as [string, string?];

@@ -60,15 +60,17 @@ export async function deleteTokenRows(
 
 /** Writes only the index whose values have changed. */
 export async function updateIndex(tx: Queries, old: Indexed, row: Indexed): Promise<void> {
+  const sent: unknown[] = [];
   if (canonicalContainer(old.container) !== canonicalContainer(row.container)) {
-    await tx.run(sql`delete from token_containers where tenant_id = ${old.tenant_id} and own in (0, 1)
-      and seq = ${old.seq} and container in ${list(containersOf(old))}`);
-    await indexContainers(tx, row);
+    const removed = sql`delete from token_containers where tenant_id = ${old.tenant_id} and own in (0, 1)
+      and seq = ${old.seq} and container in ${list(containersOf(old))}`;
+    sent.push(tx.run(removed), indexContainers(tx, row));
   }
   if (old.metadata !== row.metadata) {
-    await tx.run(sql`delete from token_metadata where tenant_id = ${old.tenant_id} and seq = ${old.seq}`);
-    await indexMetadata(tx, row);
+    const removed = sql`delete from token_metadata where tenant_id = ${old.tenant_id} and seq = ${old.seq}`;
+    sent.push(tx.run(removed), indexMetadata(tx, row));
   }
+  await Promise.all(sent);
 }
 
 function containerRows(row: Indexed) {

@@ -225,10 +225,9 @@ async function writeRevision(
   const row = { ...revisedRow(key, old, revision, change), search_version };
   const growth = row.bytes - old.bytes;
   await checkGrowth(tx, tenant, row.created_by, growth, quota);
-  await update(tx, old, row);
-  await updateIndex(tx, old, row);
   const values = indexes ? (revision.searchValues ?? {}) : undefined;
-  await updateSearch(tx, key, old, row, values);
+  const writes = [update(tx, old, row), updateIndex(tx, old, row), updateSearch(tx, key, old, row, values)];
+  await Promise.all(writes);
   return { row, growth };
 }
 
