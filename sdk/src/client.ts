@@ -22,7 +22,7 @@ import type {
   TokenReplace,
   TokenSearch,
 } from './api.ts';
-import { ProblemError, SallyportError } from './errors.ts';
+import { ProblemError, SallyportError, toError } from './errors.ts';
 import { paginate, type Query, ResourceClient } from './resource-client.ts';
 import { Access, Logs, Requests } from './review.ts';
 import {
@@ -280,6 +280,17 @@ function isAboutItems(error: unknown): error is ProblemError {
   return error instanceof ProblemError && [400, 403, 409, 413, 507].includes(error.problem.status);
 }
 
+/** The items of a batch that its refusal names. */
+function itemsIn({ problem: { errors = {} } }: ProblemError): ReadonlySet<number> {
+  const items = Object.keys(errors).map((field) => /^tokens\.(\d+)(?:\.|$)/.exec(field)?.[1]);
+  return new Set(items.flatMap((item) => (item === undefined ? [] : [Number(item)])));
+}
+
+/** The errors of a batch have the positions of its items. */
+function withoutErrors({ problem: { errors: _, ...problem }, retryAfter }: ProblemError): ProblemError {
+  return toError(problem, retryAfter);
+}
+
 const maxItems = 100;
 /** Below the limit of a request, which is 1 MiB. */
 const maxBatchBytes = 1_000_000;
@@ -305,22 +316,48 @@ class Tokens extends ResourceClient {
   }
   /**
    * Creates tokens in batches of up to 100, and yields a result for each, in the order of `bodies`. It reads further
-   * `bodies` only when their results are asked for. The items of a batch that is refused are sent one by one, so that
-   * one bad item does not stop the others. Throws if no item could succeed, such as for an invalid key.
+   * `bodies` only when their results are asked for. If a batch is refused, it is sent again without the items that the
+   * service names, and these are sent one by one, so that bad items do not stop the others. Throws if no item could
+   * succeed, such as for an invalid key.
    */
   async *createMany(
     bodies: Iterable<TokenCreate> | AsyncIterable<TokenCreate>,
     options?: Omit<RequestOptions, 'idempotencyKey'>,
   ): AsyncGenerator<CreatedToken, void, undefined> {
-    for await (const batch of batchesOf(bodies)) {
-      try {
-        const { data } = await this.transport.call('createTokens', { body: { tokens: batch } }, options);
-        yield* batch.map((body, at) => ({ body, token: data[at] as Token }));
-      } catch (error) {
-        if (!isAboutItems(error)) throw error;
-        for (const body of batch) yield await this.#created(body, options);
-      }
+    for await (const batch of batchesOf(bodies)) yield* await this.#createAll(batch, options);
+  }
+  async #createAll(
+    batch: readonly TokenCreate[],
+    options: RequestOptions | undefined,
+    // A refusal names up to 50 items.
+    attempts = 3,
+  ): Promise<CreatedToken[]> {
+    let refusal: ProblemError;
+    try {
+      const { data } = await this.transport.call(
+        'createTokens',
+        { body: { tokens: batch as TokenCreate[] } },
+        options,
+      );
+      return batch.map((body, at) => ({ body, token: data[at] as Token }));
+    } catch (error) {
+      if (!isAboutItems(error)) throw error;
+      refusal = error;
     }
+    const named = itemsIn(refusal);
+    const others = attempts > 1 && named.size > 0 ? batch.filter((_, at) => !named.has(at)) : [];
+    const created = others.length > 0 ? await this.#createAll(others, options, attempts - 1) : [];
+    const results: CreatedToken[] = [];
+    for (const [at, body] of batch.entries()) {
+      const isOther = others.length > 0 && !named.has(at);
+      // An item whose id another item has may only be taken by that one.
+      const isTaken = refusal.code === 'token_exists' && named.has(at);
+      const isAlone = batch.filter(({ id }) => id === body.id).length === 1;
+      if (isOther) results.push(created.shift() as CreatedToken);
+      else if (isTaken && isAlone) results.push({ body, error: withoutErrors(refusal) });
+      else results.push(await this.#created(body, options));
+    }
+    return results;
   }
   async #created(body: TokenCreate, options: RequestOptions | undefined): Promise<CreatedToken> {
     try {
