@@ -352,9 +352,8 @@ export function readConfig(sources: { flags?: Values; env?: Values; envFile?: st
   }
   checkMasterKeySources(sources, file);
   const config = Object.fromEntries(entries) as Config;
-  if (config.sessionTtl > config.sessionTtlMax) {
+  if (config.sessionTtl > config.sessionTtlMax)
     throw new ConfigError('SALLYPORT_SESSION_TTL must not exceed SALLYPORT_SESSION_TTL_MAX');
-  }
   checkMetricsPorts(config, sourceOf('SALLYPORT_METRICS_PORT', sources.flags));
   const [publicHost, framesHost] = [config.publicUrl, config.framesUrl].map(
     (url) => url && new URL(url).host,

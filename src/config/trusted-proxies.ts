@@ -11,9 +11,8 @@ export function parseTrust(text: string | undefined): Trust {
   if (text === undefined) return trustNobody;
   const trusted = new Networks();
   for (const part of text.split(',').map((each) => each.trim())) {
-    if (!trusted.add(part)) {
+    if (!trusted.add(part))
       throw new Error(`must be addresses or networks such as 10.0.0.0/8, separated by commas, not "${part}"`);
-    }
   }
   return (address) => trusted.includes(address);
 }

@@ -159,9 +159,8 @@ export const readServers = async (db: Db): Promise<Server[]> => db.all<Server>(s
 /** The database is not on a Citus cluster, or the cluster has no such server. */
 export class NoSuchServer extends Error {}
 
-const shardOf = (
-  tenant: string,
-) => sql`select cast(s.shardid as text) as id, s.shardminvalue = s.shardmaxvalue as alone, n.nodename as host,
+const shardOf = (tenant: string) => sql`
+  select cast(s.shardid as text) as id, s.shardminvalue = s.shardmaxvalue as alone, n.nodename as host,
     n.nodeport as port
   from pg_dist_shard s join pg_dist_placement p using (shardid) join pg_dist_node n using (groupid)
   where s.shardid = get_shard_id_for_distribution_column('tenants', cast(${tenant} as uuid)) and n.noderole = 'primary'`;

@@ -32,9 +32,8 @@ export function permissionsIn(grants: Grants): string[] {
 /** Validation errors of the grants for this type of owner. Empty if they are valid. */
 export function grantErrors(owner: Owner, grants: Grants): Errors {
   const errors: Errors = {};
-  if (grants.permissions.length + grants.rules.length === 0) {
+  if (grants.permissions.length + grants.rules.length === 0)
     errors.permissions = ['must not be empty unless rules are given'];
-  }
   const holder = isTemporary(owner) ? owner : 'public application';
   const checkPermissions = (permissions: string[], path: string) => {
     for (const [index, permission] of permissions.entries())

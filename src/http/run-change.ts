@@ -88,9 +88,8 @@ function idempotencyOf(
 ): IdempotentRequest | undefined {
   const key = takesIdempotencyKey(route) ? headers.get(idempotencyHeader) : null;
   if (key === null) return undefined;
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
+  if (!/^[\x21-\x7e]{1,255}$/.test(key))
     throwIfInvalid({ [idempotencyHeader]: ['must have 1 to 255 visible ASCII characters'] });
-  }
   const target = `${route.method} ${route.path} ${JSON.stringify(params)}`;
   // A reply depends on the caller's grants, so a retry with other grants does not get the stored reply. A PUT is an
   // exception: its reply contains no secret, and it may have changed the caller's own grants.

@@ -72,11 +72,8 @@ export const notExpired = (alias: string) =>
 
 const byId = lookup<ApplicationRow>(
   'uuid',
-  (
-    key,
-    tenant,
-    table,
-  ) => clause`select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
+  (key, tenant, table) => clause`
+    select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
 

@@ -66,11 +66,8 @@ interface SessionRow {
 
 const byApplicationKey = lookup<KeyRow>(
   'bytea',
-  (
-    key,
-    tenant,
-    table,
-  ) => clause`select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+  (key, tenant, table) => clause`
+    select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
     k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
@@ -83,11 +80,8 @@ const byApplicationKey = lookup<KeyRow>(
 
 const bySessionKey = lookup<SessionRow>(
   'bytea',
-  (
-    key,
-    tenant,
-    table,
-  ) => clause`select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
+  (key, tenant, table) => clause`
+    select s.key_digest as key, :now as now, s.tenant_id, s.application_id, s.id, s.authorized_by, s.permissions,
     s.rules, s.max_uses, s.jkt, s.subject, a.allowed_origins, a.allowed_networks, s.quarantined_at as session_quarantined_at, a.quarantined_at,
     c.quarantined_at as authorizer_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
     ${ofCeiling('rules')} as ceiling_rules, k.application_id as ceiling_application_id, k.id as ceiling_key_id,

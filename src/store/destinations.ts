@@ -51,11 +51,8 @@ const columns = destinationTable.select('d');
 const lookupBy = (column: string, type: 'uuid' | 'text') =>
   lookup<Row>(
     type,
-    (
-      key,
-      tenant,
-      table,
-    ) => clause`select ${raw(`d.${column}`)} as key, ${columns} from ${table('destinations')} d
+    (key, tenant, table) => clause`
+      select ${raw(`d.${column}`)} as key, ${columns} from ${table('destinations')} d
       where ${raw(`d.${column}`)} = ${key} and d.tenant_id = ${tenant}`,
   );
 const [byId, byName] = [lookupBy('id', 'uuid'), lookupBy('name', 'text')];

@@ -32,17 +32,15 @@ export async function readGauges(db: Db): Promise<Gauges> {
   for (const table of tables) counts[table] = await number(rows(table));
   const { sealed, unsealed } = await logGauges(db);
   counts.audit = sealed;
-  const oldestExpired = await number(
-    sql`select :now - min(expires_at) as value from
+  const oldestExpired = await number(sql`
+    select :now - min(expires_at) as value from
        (select min(expires_at) as expires_at from sessions union all
-        select min(expires_at) as expires_at from tokens where expires_at is not null) as expiries ${everyTenant}`,
-  );
+        select min(expires_at) as expires_at from tokens where expires_at is not null) as expiries ${everyTenant}`);
   const expiring = (table: string, and = '') =>
-    number(
-      sql`select count(*) as value from (select 1 as one from ${raw(table)}
+    number(sql`
+      select count(*) as value from (select 1 as one from ${raw(table)}
          where expires_at > :now and expires_at <= :now + ${week} ${raw(and)}
-         limit ${maxCounted}) as expiring ${everyTenant}`,
-    );
+         limit ${maxCounted}) as expiring ${everyTenant}`);
   return {
     bytes: await number(bytes),
     rows: counts,

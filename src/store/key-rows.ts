@@ -112,10 +112,8 @@ export async function endUntrusted(
   await Promise.all(digests.map((digest) => tx.run(insertLeaked(tenant, digest))));
 }
 
-const insertLeaked = (
-  tenant: string,
-  digest: Digest,
-) => sql`insert into leaked_keys (tenant_id, digest, expires_at)
+const insertLeaked = (tenant: string, digest: Digest) => sql`
+  insert into leaked_keys (tenant_id, digest, expires_at)
   values (${tenant}, ${digest}, :now + ${raw(String(longestSession))})
   on conflict (tenant_id, digest) do update set expires_at = excluded.expires_at`;
 

@@ -171,18 +171,14 @@ interface TargetRow extends ApplicationRow {
 
 const targetById = lookup<TargetRow>(
   'uuid',
-  (
-    key,
-    tenant,
-    table,
-  ) => clause`select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+  (key, tenant, table) => clause`
+    select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
     from ${table('applications')} a join ${table('tenants')} t on t.id = a.tenant_id and t.disabled_at is null
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
 
-const selectSignInTargets = (
-  tenant: string,
-) => sql`select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+const selectSignInTargets = (tenant: string) => sql`
+  select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
   where a.tenant_id = ${tenant} and a.type = 'management' and a.trusted_issuers is not null and ${notExpired('a')}
   order by a.id`;

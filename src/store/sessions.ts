@@ -39,18 +39,14 @@ export const ownerAndAuthorizer = (tenant: Piece, table: TableName = raw) => cla
   join ${table('applications')} a on a.tenant_id = ${tenant} and a.id = s.application_id
   left join ${table('application_keys')} k on k.tenant_id = ${tenant} and k.digest = s.authorizer_digest and ${notExpired('k')}
   left join ${table('applications')} c on c.tenant_id = ${tenant} and c.id = s.authorized_by`;
-export const isValid = (
-  tenant: Piece,
-  table?: TableName,
-) => clause`s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
+export const isValid = (tenant: Piece, table?: TableName) => clause`
+  s.expires_at > :now and ${notExpired('a')} and (s.authorizer_digest is null
     or (k.application_id = c.id and ${notExpired('k')} and ${notExpired('c')})) and ${notEnded('s', tenant, table)}`;
 /** A column of the authorizer, or null if the session has no ceiling. */
 export const ofCeiling = (column: string) => raw(`case when k.id is not null then c.${column} end`);
 
-const oneValid = (
-  tenant: Param,
-  id: string,
-) => clause`select s.id from sessions s ${ownerAndAuthorizer(tenant)}
+const oneValid = (tenant: Param, id: string) => clause`
+  select s.id from sessions s ${ownerAndAuthorizer(tenant)}
   where s.tenant_id = ${tenant} and s.id = ${id} and ${isValid(tenant)}`;
 /**
  * Makes the sessions of a subject invalid without changing them, so that the cost does not depend on their number. A
@@ -106,10 +102,8 @@ type SessionRow = Ends &
   Parameters<typeof sessionTable.view>[0] &
   Readonly<Record<'ceiling' | 'bound', number | boolean>>;
 
-const columns = (
-  tenant: Piece,
-  alias = 's',
-) => clause`${sessionTable.select(alias, read)}, ${endsOf(alias, tenant)},
+const columns = (tenant: Piece, alias = 's') => clause`
+  ${sessionTable.select(alias, read)}, ${endsOf(alias, tenant)},
   ${raw(alias)}.authorizer_digest is not null as ceiling, ${raw(alias)}.jkt is not null as bound`;
 
 /** The foreign key fails if the application does not exist. */
@@ -377,10 +371,8 @@ function filtered(tenant: string, { ids, application, authorizer, kind, state, s
  */
 function notEnded(session: string, tenant: Piece, table: TableName = raw): Clause {
   const column = (name: string) => raw(`${session}.${name}`);
-  const leaked = (
-    selected: string,
-    digest: string,
-  ) => clause`(select ${raw(`l.${selected}`)} from ${table('leaked_keys')} l
+  const leaked = (selected: string, digest: string) => clause`
+    (select ${raw(`l.${selected}`)} from ${table('leaked_keys')} l
     where l.tenant_id = ${tenant} and l.digest = ${column(digest)})`;
   const subjectEnd = clause`(select e.ended_at from ${table('ended_subjects')} e
     where e.tenant_id = ${tenant} and e.subject = ${column('subject')})`;

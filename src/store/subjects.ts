@@ -32,9 +32,8 @@ interface SessionRow extends ApplicationRow {
   authorizer_name: string | null;
 }
 
-const hasUniqueName = (
-  tenant: Param,
-) => clause`not exists (select 1 from applications o where o.tenant_id = ${tenant}
+const hasUniqueName = (tenant: Param) => clause`
+  not exists (select 1 from applications o where o.tenant_id = ${tenant}
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
 const sessionColumns = clause`s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,

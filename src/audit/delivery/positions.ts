@@ -270,32 +270,27 @@ export class Deliveries {
     const number = async (statement: Bound) =>
       Number((await this.#db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
     const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
-    const age = await number(
-      sql`select :now - min(s.earliest_at) as value from ${chainsOf(sink)}
-       join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`,
-    );
+    const age = await number(sql`
+      select :now - min(s.earliest_at) as value from ${chainsOf(sink)}
+       join audit_segments s on s.tenant_id = c.tenant_id and s.number = (${after('number')}) + 1 where ${isBehind}`);
     return {
       name: sink,
-      lagEntries: await number(
-        sql`select sum(c.seq - (${after('seq')})) as value from ${chainsOf(sink)} where ${isBehind}`,
-      ),
+      lagEntries: await number(sql`
+        select sum(c.seq - (${after('seq')})) as value from ${chainsOf(sink)} where ${isBehind}`),
       lagSeconds: Math.max(0, age / 1000),
       lastDeliveryAt: time(row?.delivered_at),
       failures: row?.failures ?? 0,
       lastErrorAt: time(row?.failed_at),
       lastError: row?.error ?? undefined,
       retryAt: time(row?.retry_at),
-      rejectedChains: await number(
-        sql`select count(*) as value from audit_deliveries where sink = ${sink} and complete_number is not null`,
-      ),
-      skippedEntries: await number(
-        sql`select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
-         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = ${sink}`,
-      ),
-      truncatedChains: await number(
-        sql`select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
-         where d.sink = ${sink} and d.number > coalesce(c.number, 0)`,
-      ),
+      rejectedChains: await number(sql`
+        select count(*) as value from audit_deliveries where sink = ${sink} and complete_number is not null`),
+      skippedEntries: await number(sql`
+        select sum(d.skipped + case when c.base_seq > d.seq then c.base_seq - d.seq else 0 end) as value
+         from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id where d.sink = ${sink}`),
+      truncatedChains: await number(sql`
+        select count(*) as value from audit_deliveries d left join audit_chains c on c.tenant_id = d.tenant_id
+         where d.sink = ${sink} and d.number > coalesce(c.number, 0)`),
       changedPositions: (await this.changed(sink)).length,
     };
   }

@@ -184,9 +184,8 @@ function usesOf({ max_uses, uses = 0 }: Token): string | undefined {
 
 async function bodyOf({ options, input }: Call): Promise<Record<string, unknown>> {
   const [json, text] = [options.value('data-file'), options.value('text-file')];
-  if (json !== undefined && text !== undefined) {
+  if (json !== undefined && text !== undefined)
     throw new UsageError('--data-file and --text-file cannot both be given');
-  }
   const file = await input.body(options.value('file'));
   const fromOptions = only({
     mask: options.value('mask'),

@@ -135,9 +135,8 @@ export async function keyOf(
 ): Promise<string | (() => Promise<string>)> {
   const { env } = terminal;
   const file = ownKeyFile(options);
-  if (file !== undefined && options.on('key-stdin')) {
+  if (file !== undefined && options.on('key-stdin'))
     throw new UsageError('--key-file and --key-stdin cannot both be given');
-  }
   if (file !== undefined) return parseSecret(await input.text(file, '--key-file'), `--key-file ${file}`);
   if (options.on('key-stdin')) return parseSecret(await input.piped('key', '--key-stdin'), '--key-stdin');
   const profile = profileOf(options, terminal);

@@ -45,9 +45,8 @@ export class Input {
   async body(path: string | undefined): Promise<Record<string, unknown>> {
     if (path === undefined) return {};
     const value = await this.json(path, '--file');
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return value as Record<string, unknown>;
-    }
     throw new UsageError(`--file ${path}: not a JSON object`);
   }
 

@@ -107,9 +107,7 @@ export class UsedProofs {
   }
 
   #addPeriod(at: number, now: number): Map<string, string> {
-    for (const other of this.#periods.keys()) {
-      if (endOf(other) <= now - nonceLifetime) this.#drop(other);
-    }
+    for (const other of this.#periods.keys()) if (endOf(other) <= now - nonceLifetime) this.#drop(other);
     const proofs = new Map<string, string>();
     this.#periods.set(at, proofs);
     return proofs;

@@ -35,9 +35,8 @@ export function jsonSchema(schema: z.ZodType, components: Record<string, Schema>
     unrepresentable: 'any',
     override: keepMeta,
   });
-  for (const [name, part] of Object.entries($defs ?? {})) {
+  for (const [name, part] of Object.entries($defs ?? {}))
     if (!name.startsWith(unnamed)) components[name] ??= tidy(part as Schema);
-  }
   return tidy(json as Schema);
 }
 
@@ -86,9 +85,8 @@ function tidy({ anyOf, ...own }: Schema): Schema {
   if (schema.items) schema.items = tidy(schema.items);
   for (const [name, field] of Object.entries(schema.properties ?? {}))
     (schema.properties as Record<string, Schema>)[name] = tidy(field);
-  if (typeof schema.additionalProperties === 'object') {
+  if (typeof schema.additionalProperties === 'object')
     schema.additionalProperties = tidy(schema.additionalProperties);
-  }
   return schema;
 }
 
