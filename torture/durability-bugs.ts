@@ -21,8 +21,8 @@ export const durabilityBugs: readonly Bug[] = [
     changes: [
       {
         file: 'src/db/group-commit.ts',
-        from: '    if (!tx.mayHaveWritten) return () => reject(error);\n',
-        to: '    if (!tx.mayHaveWritten) {\n      reject(error);\n      return () => {};\n    }\n',
+        from: '    if (!tx.mayHaveWritten()) return () => reject(error);\n',
+        to: '    if (!tx.mayHaveWritten()) {\n      reject(error);\n      return () => {};\n    }\n',
       },
     ],
   },

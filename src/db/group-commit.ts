@@ -131,7 +131,7 @@ export function groupCommit(driver: Driver): Enqueue {
     const run = async (queries: Queries) => {
       checkDeadline();
       const deferred = new DeferredWrites();
-      const value = await work(new SharedTransaction(queries, deferred));
+      const value = await work(sharedTransaction(queries, deferred));
       await deferred.flush(queries);
       checkDeadline();
       return value as never;
@@ -167,7 +167,7 @@ async function runSome(
   const deferred = new DeferredWrites();
   let culprit: Pending | undefined;
   const run = (pending: Pending) =>
-    attempt(pending, new SharedTransaction(queries, deferred), () => {
+    attempt(pending, sharedTransaction(queries, deferred), () => {
       culprit ??= pending;
     });
   try {
@@ -235,7 +235,7 @@ function attempt(
 ): Awaitable<Outcome> {
   const succeed = (value: unknown) => () => resolve(value as never);
   const failWith = (error: unknown): Outcome => {
-    if (!tx.mayHaveWritten) return () => reject(error);
+    if (!tx.mayHaveWritten()) return () => reject(error);
     onRollback();
     throw error;
   };
@@ -268,79 +268,62 @@ class DeferredWrites {
   }
 }
 
+interface SharedTransaction extends Transaction {
+  /** Whether statements of the change have written, or are in progress or have failed: then they may have written. */
+  mayHaveWritten(): boolean;
+}
+
 /** Tracks whether a change has written anything. */
-class SharedTransaction implements Transaction {
-  readonly #queries: Queries;
-  readonly #deferred: DeferredWrites;
-  #wrote = false;
-  /** The number of statements that are in progress or have failed. They may have written. */
-  #open = 0;
-  readonly dialect: Queries['dialect'];
-  readonly isEmbedded: boolean;
-  readonly writesTogether: boolean;
+function sharedTransaction(queries: Queries, deferred: DeferredWrites): SharedTransaction {
+  const { dialect, isEmbedded, writesTogether } = queries;
+  let wrote = false;
+  let open = 0;
 
-  constructor(queries: Queries, deferred: DeferredWrites) {
-    this.#queries = queries;
-    this.#deferred = deferred;
-    this.dialect = queries.dialect;
-    this.isEmbedded = queries.isEmbedded;
-    this.writesTogether = queries.writesTogether;
-  }
-
-  readonly get = <R>(statement: Statement): Awaitable<R | undefined> =>
-    this.#track(() => this.#queries.get<R>(statement));
-
-  readonly all = <R>(statement: Statement): Awaitable<R[]> =>
-    this.#track(() => this.#queries.all<R>(statement));
-
-  readonly returning = <R>(statement: Statement): Awaitable<R[]> =>
-    this.#track(
-      () => this.#queries.returning<R>(statement),
-      (rows) => rows.length > 0,
-    );
-
-  readonly insert: Queries['insert'] = (target, rows, onlyIf) =>
-    this.#track(
-      () => this.#queries.insert(target, rows, onlyIf),
-      (inserted) => inserted > 0 || onlyIf !== undefined,
-    );
-
-  readonly run = (statement: Statement): Awaitable<number> =>
-    this.#track(
-      () => this.#queries.run(statement),
-      (changes) => changes > 0,
-    );
-
-  readonly lookup = <R>(lookup: Lookup<R>, key: Key, tenant?: string): Awaitable<R | undefined> => {
-    const rows = this.#deferred.found.get(lookup) ?? new Map<string, Awaitable<unknown>>();
-    const name = nameOf(key, tenant);
-    this.#deferred.found.set(lookup, rows);
-    if (!rows.has(name))
-      rows.set(
-        name,
-        this.#track(() => this.#queries.lookup(lookup, key, tenant)),
-      );
-    return rows.get(name) as Awaitable<R | undefined>;
-  };
-
-  readonly defer = <T>(write: (tx: Queries, rows: readonly T[]) => Promise<void>, row: T): void => {
-    this.#wrote = true;
-    this.#deferred.add(write, row);
-  };
-
-  get mayHaveWritten(): boolean {
-    return this.#wrote || this.#open > 0;
-  }
-
-  #track<T>(send: () => Awaitable<T>, hasWritten: (answer: T) => boolean = () => false): Awaitable<T> {
-    this.#open++;
+  function track<T>(send: () => Awaitable<T>, hasWritten: (answer: T) => boolean = () => false) {
+    open++;
     return then(send(), (answer) => {
-      this.#open--;
+      open--;
       if (hasWritten(answer)) {
-        this.#wrote = true;
-        this.#deferred.found.clear();
+        wrote = true;
+        deferred.found.clear();
       }
       return answer;
     });
   }
+
+  return {
+    dialect,
+    isEmbedded,
+    writesTogether,
+    get: (statement) => track(() => queries.get(statement)),
+    all: (statement) => track(() => queries.all(statement)),
+    returning: <R>(statement: Statement) =>
+      track(
+        () => queries.returning<R>(statement),
+        (rows) => rows.length > 0,
+      ),
+    insert: (target, rows, onlyIf) =>
+      track(
+        () => queries.insert(target, rows, onlyIf),
+        (inserted) => inserted > 0 || onlyIf !== undefined,
+      ),
+    run: (statement) =>
+      track(
+        () => queries.run(statement),
+        (changes) => changes > 0,
+      ),
+    lookup: <R>(lookup: Lookup<R>, key: Key, tenant?: string) => {
+      const rows = deferred.found.get(lookup) ?? new Map<string, Awaitable<unknown>>();
+      const name = nameOf(key, tenant);
+      deferred.found.set(lookup, rows);
+      const find = () => queries.lookup(lookup, key, tenant);
+      if (!rows.has(name)) rows.set(name, track(find));
+      return rows.get(name) as Awaitable<R | undefined>;
+    },
+    defer: (write, row) => {
+      wrote = true;
+      deferred.add(write, row);
+    },
+    mayHaveWritten: () => wrote || open > 0,
+  };
 }
