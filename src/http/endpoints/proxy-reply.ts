@@ -1,6 +1,6 @@
 /** Sends a checked request to its destination, and replies with the listed parts of its reply, or with a stream. */
 import { type Destination, type DestinationRequest, streamed } from '../../domain/destination.ts';
-import { echoes, minEcho } from '../../domain/echoes.ts';
+import { echoes } from '../../domain/echoes.ts';
 import { type Failure, fail } from '../../domain/error.ts';
 import { jsonLimitError } from '../../domain/json-limits.ts';
 import { type FilledRequest, selectParts } from '../../domain/placeholders.ts';
@@ -14,10 +14,20 @@ import { afterSending, destinationHeader, finish, type Sending } from './proxy-u
 const maxBody = 1_048_576;
 /** Bytes of memory per byte of a reply: what arrived, its text, its value, and the response. */
 const replyCost = 4;
+/** Bytes that a stream holds at a time: what arrived together, its copy for the client, and what is held back. */
+const streamBytes = 262_144;
+
+const wantsBody = (reply: readonly string[]) => reply.some((part) => !part.startsWith('header:'));
+
+/** Bytes of memory for the reply, as long as it is not larger than usual. */
+export function replyBytes({ reply }: DestinationRequest): number {
+  if (reply === streamed) return streamBytes;
+  return wantsBody(reply) ? maxBody : 0;
+}
 
 export async function sendUse(sending: Sending): Promise<Reply> {
   const { call, use, lease, context } = sending;
-  const { destination, listed, filled, secrets } = use;
+  const { destination, listed, filled, secrets, hidden } = use;
   const added = Object.entries(secrets.headers).map(([name, value]) => [name, value.reveal()] as const);
   const headers = outboundHeaders(call.request, call.requestInfo, destination, listed, filled);
   const request = {
@@ -26,16 +36,8 @@ export async function sendUse(sending: Sending): Promise<Reply> {
     headers: { ...headers, ...filled.headers, ...Object.fromEntries(added) },
     body: filled.body,
   };
-  // Without a scheme such as `Bearer`: the reply may have the secret alone.
-  const hidden = [
-    ...[...filled.inserted.values()].flat(),
-    ...added.flatMap(([, value]) => {
-      const parts = value.split(' ').filter(({ length }) => length >= minEcho);
-      return parts.length > 0 ? parts : [value];
-    }),
-  ];
   const { reply } = listed;
-  if (reply === streamed) return streamReply(sending, request, hidden);
+  if (reply === streamed) return streamReply(sending, request);
   let status: number | undefined;
   let failure: Failure | undefined;
   try {
@@ -85,14 +87,18 @@ function outboundHeaders(
 }
 
 function exchange(
-  { call, lease, context }: Sending,
+  { call, use: { listed }, lease, context }: Sending,
   request: OutboundRequest,
   reply: readonly string[],
 ): Promise<OutboundReply> {
   const more = context.memory.reserverFor(call);
-  const reserve = (bytes: number) => more(replyCost * bytes);
-  const wantsBody = reply.some((part) => !part.startsWith('header:'));
-  return lease.exchange(request, wantsBody ? { bytes: maxBody, reserve } : undefined);
+  let reserved = replyBytes(listed);
+  const reserve = (bytes: number) => {
+    reserved -= replyCost * bytes;
+    if (reserved < 0) more(-reserved);
+    reserved = Math.max(0, reserved);
+  };
+  return lease.exchange(request, wantsBody(reply) ? { bytes: maxBody, reserve } : undefined);
 }
 
 /** The listed parts of the reply. Throws `destination_echoed_data` if they contain hidden texts. */

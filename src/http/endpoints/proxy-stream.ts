@@ -1,26 +1,19 @@
 /** Passes the reply of a destination on as it arrives. What was inserted is found before its first byte is passed on. */
-import { Echo, type EchoFilter, echoes, echoFilter } from '../../domain/echoes.ts';
+import { Echo, type EchoFilter, echoes } from '../../domain/echoes.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { usableDestinations } from '../../domain/principal.ts';
 import { inTurns, nextTurn, type Reserve } from '../../domain/steps.ts';
 import type { OutboundRequest, StreamedReply } from '../../outbound/http-connection.ts';
 import { isLimited } from '../admit.ts';
 import type { Call, Reply } from '../pipeline/route.ts';
-import { afterSending, destinationHeader, finish, type Sending } from './proxy-use.ts';
+import { afterSending, destinationHeader, finish, type Sending, type Use } from './proxy-use.ts';
 
 /** Milliseconds between checks of the key, so that its end cuts the stream within a second. */
 const checkInterval = 500;
 /** Milliseconds that streams go on while the process is shutting down. */
 const grace = 10_000;
-/** Bytes that a stream holds at a time: what arrived together, its copy for the client, and what is held back. */
-const streamBytes = 262_144;
-
 /** Replies with the first bytes or an error. Later errors close the connection before the end of the reply. */
-export async function streamReply(
-  sending: Sending,
-  request: OutboundRequest,
-  hidden: readonly string[],
-): Promise<Reply> {
+export async function streamReply(sending: Sending, request: OutboundRequest): Promise<Reply> {
   const { call, use, lease, context } = sending;
   let status: number | undefined;
   let hasEnded = false;
@@ -35,13 +28,10 @@ export async function streamReply(
     await finish(sending, status, reason);
   };
   try {
-    const reserve = (bytes: number) => reservation.add(bytes);
-    reserve(streamBytes);
-    const filter = await inTurns(echoFilter(hidden, reserve));
     const reply = await lease.stream(request);
     ({ status } = reply);
-    const headers = await inTurns(headersOf(reply, hidden, use.destination.name, reserve));
-    const next = () => nextClean(reply, filter);
+    const headers = await inTurns(headersOf(reply, use, context.memory.reserverFor(call)));
+    const next = () => nextClean(reply, use.filter as EchoFilter);
     const first = await next();
     if (first === undefined) {
       await end();
@@ -105,12 +95,7 @@ async function nextClean(reply: StreamedReply, filter: EchoFilter): Promise<Buff
   }
 }
 
-function* headersOf(
-  { headers }: StreamedReply,
-  hidden: readonly string[],
-  destination: string,
-  reserve: Reserve,
-) {
+function* headersOf({ headers }: StreamedReply, { hidden, destination }: Use, reserve: Reserve) {
   if ((headers['content-encoding'] ?? 'identity') !== 'identity') throw new Error('the reply is compressed');
   const type = headers['content-type'] ?? 'application/octet-stream';
   if (yield* echoes(hidden, undefined, [type], reserve)) throw new Echo();
@@ -118,7 +103,7 @@ function* headersOf(
     'Content-Type': type,
     // The page of a destination must not run as a page of this service.
     'Content-Security-Policy': 'sandbox',
-    [destinationHeader]: destination,
+    [destinationHeader]: destination.name,
   };
 }
 

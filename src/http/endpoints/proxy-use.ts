@@ -2,6 +2,7 @@
 
 import { Denial } from '../../domain/denial.ts';
 import type { DestinationRequest } from '../../domain/destination.ts';
+import type { EchoFilter } from '../../domain/echoes.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import type { FilledRequest } from '../../domain/placeholders.ts';
 import type { Principal } from '../../domain/principal.ts';
@@ -17,6 +18,10 @@ export interface Use {
   /** In the order of their ids, so that all transactions lock them in the same order. */
   readonly tokens: readonly StoredToken[];
   readonly filled: FilledRequest;
+  /** Inserted texts and secrets of the destination. None of them may be in the reply. */
+  readonly hidden: readonly string[];
+  /** Of a stream. */
+  readonly filter: EchoFilter | undefined;
 }
 
 export const destinationHeader = 'SVC-DESTINATION';

@@ -10,12 +10,18 @@ import {
   maxTimeout,
   streamed,
 } from '../../domain/destination.ts';
+import { echoFilter, minEcho } from '../../domain/echoes.ts';
 import { type Failure, fail, orNotFound } from '../../domain/error.ts';
 import { cut } from '../../domain/escape.ts';
-import { type CallerRequest, prepareRequest, unlisted } from '../../domain/placeholders.ts';
+import {
+  type CallerRequest,
+  type FilledRequest,
+  prepareRequest,
+  unlisted,
+} from '../../domain/placeholders.ts';
 import { holds, type Principal, permit, usableDestinations } from '../../domain/principal.ts';
 import { tokenVersion, versionOf } from '../../domain/row-version.ts';
-import { nextTurn, runSteps } from '../../domain/steps.ts';
+import { inTurns, nextTurn, runSteps } from '../../domain/steps.ts';
 import type { Lease } from '../../outbound/destinations.ts';
 import type { NewEntry, StoredToken, StoreTransaction } from '../../store/store.ts';
 import { isLimited, spendUse } from '../admit.ts';
@@ -38,7 +44,7 @@ import {
   type Reply,
   readEndpoint,
 } from '../pipeline/route.ts';
-import { sendUse } from './proxy-reply.ts';
+import { replyBytes, sendUse } from './proxy-reply.ts';
 import { stopped, type Use, Watched } from './proxy-use.ts';
 
 const maxBody = 1_048_576;
@@ -186,7 +192,22 @@ async function check(call: Call, context: HandlerContext): Promise<Use> {
     data.set(token.id, token.plaintext().value());
   }
   const filled = prepared.fill((token) => data.get(token));
-  return { destination, secrets: destination.secrets(), listed, tokens, filled };
+  const secrets = destination.secrets();
+  const hidden = hiddenTexts(secrets, filled);
+  // Before anything is sent: the reply of a request that was sent must not be refused.
+  reserve(replyBytes(listed));
+  const filter = listed.reply === streamed ? await inTurns(echoFilter(hidden, reserve)) : undefined;
+  return { destination, secrets, listed, tokens, filled, hidden, filter };
+}
+
+function hiddenTexts({ headers }: Use['secrets'], { inserted }: FilledRequest): string[] {
+  const added = Object.values(headers).flatMap((value) => {
+    // Without a scheme such as `Bearer`: the reply may have the secret alone.
+    const parts = value.reveal().split(' ');
+    const long = parts.filter(({ length }) => length >= minEcho);
+    return long.length > 0 ? long : [value.reveal()];
+  });
+  return [...[...inserted.values()].flat(), ...added];
 }
 
 function permitUse(principal: Principal, { id, container, token }: StoredToken, destination: string): void {

@@ -163,3 +163,33 @@ test.skipIf(noOpenssl)('a request that is at a destination is answered before th
   expect(await (await answer).json()).toEqual({ id: 'ch_1' });
   expect(await service.ended).toBe(0);
 });
+
+test.skipIf(noOpenssl)(
+  'a stream that does not end is cut after ten seconds, and its entry tells it',
+  async () => {
+    const receiver = await openReceiver();
+    const env = { SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1' };
+    let service = await program.serve(env);
+    const call = async (path: string, body?: object) => {
+      const headers = { 'SVC-API-KEY': key(), 'Content-Type': 'application/json' };
+      const sent = body && { method: 'POST', body: JSON.stringify(body) };
+      return (await fetch(service.url + path, { headers, ...sent })).json();
+    };
+    const { addressOrigin: origin, ca } = receiver;
+    const requests = [{ method: 'GET', path: '/events', reply: 'stream' }];
+    const user = await createUser(call, { origin, ca, requests, timeout: 60 });
+    receiver.answer((socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n###'));
+    const response = await fetch(`${service.url}/proxy/payments/events`, {
+      headers: { 'SVC-API-KEY': user },
+    });
+    const reading = response.text().then(
+      () => 'ended',
+      () => 'cut',
+    );
+    service.kill('SIGTERM');
+    expect([await reading, await service.ended]).toEqual(['cut', 0]);
+    service = await program.serve(env);
+    const { data } = (await call('/logs?operation=token.use.outcome')) as { data: unknown[] };
+    expect(data).toMatchObject([{ reason: 'unavailable', use: { status: 200 } }]);
+  },
+);

@@ -1,5 +1,6 @@
 /** Connections to destinations: addresses, certificates, slow and large replies, and what metrics say about them. */
 import { beforeAll, beforeEach, describe, expect, test } from 'bun:test';
+import type { TLSSocket } from 'node:tls';
 import { RequestMemory, Reservation } from '../../../src/http/pipeline/request-memory.ts';
 import { noOpenssl } from '../../support/certificates.ts';
 import { json, openReceiver, type Receiver, tokenUseRule } from '../../support/destination-receiver.ts';
@@ -106,19 +107,77 @@ describe.skipIf(noOpenssl)('a connection to a destination', () => {
     expect([body.code, body.sent]).toEqual(['destination_timeout', true]);
   });
 
-  test('receives a large reply only if there is memory for it, and says that the request was sent', async () => {
+  test('sends nothing if there is no memory for the reply', async () => {
     const { charge } = await destination('large', receiver);
     const text = 'x'.repeat(600_000);
     receiver.answer((socket) => socket.write(json({ text })));
     expect(await charge()).toMatchObject({ status: 200, body: { text } });
     const held = new Reservation(memory, 'other');
     held.add(100_000);
-    const { body } = await charge();
-    expect([body.code, body.sent]).toEqual(['destination_failed', true]);
-    receiver.answer((socket) => socket.write(json({ id: 'ch_1' })));
-    expect(await charge()).toMatchObject({ status: 200, body: { id: 'ch_1' } });
+    receiver.received.length = 0;
+    const refused = await charge();
+    expect([refused.status, refused.body.sent, receiver.received]).toEqual([503, undefined, []]);
     expect(memory.reservedBytes).toBe(100_000);
     held.release();
+    expect((await charge()).status).toBe(200);
+    expect(memory.reservedBytes).toBe(0);
+  });
+
+  /** A server of its own, and a function that uses its destination. */
+  async function busy(limited: RequestMemory, reply: unknown, max_in_flight: number) {
+    const resolve = async () => ['127.0.0.1'];
+    const other = await openTestServer(sqlite, settings, undefined, { memory: limited, resolve });
+    const { key: owner } = await other.tenant();
+    const { origin, ca } = receiver;
+    const all = [{ method: 'GET', path: '/all', reply }];
+    const body = { name: 'busy', origin, ca, requests: all, max_in_flight };
+    const created = await other.call('POST', '/destinations', { key: owner, body });
+    const { key: user } = await other.application(owner, { rules: [tokenUseRule('/', [created.body.id])] });
+    const headers = { 'SVC-API-KEY': user };
+    return async () => {
+      const response = await fetch(`${other.url}/proxy/busy/all`, { headers });
+      await response.text();
+      return response.status;
+    };
+  }
+
+  test.each([
+    ['ordinary replies', [''], 3 * 1_048_576],
+    ['streams', 'stream', 3 * 300_000],
+  ])(
+    'has as many %s at a time as fit into memory: the others get 429, and are not sent',
+    async (_, reply, budget) => {
+      const limited = new RequestMemory({ perApplication: budget, total: 2 * budget });
+      const get = await busy(limited, reply, 1000);
+      const held: TLSSocket[] = [];
+      const { promise: isFull, resolve: full } = Promise.withResolvers<void>();
+      receiver.answer((socket) => {
+        if (held.push(socket) === 3) full();
+      });
+      const replies = [get(), get(), get()];
+      await isFull;
+      expect([await get(), await get()]).toEqual([429, 429]);
+      for (const socket of held) socket.write(json({ id: 'ch_1' }));
+      expect(await Promise.all(replies)).toEqual([200, 200, 200]);
+      expect([limited.reservedBytes, held.length]).toEqual([0, 3]);
+    },
+  );
+
+  test('has at most `max_in_flight` requests at a time, and serves all that wait', async () => {
+    const get = await busy(new RequestMemory({ perApplication: 1e9, total: 1e9 }), [''], 5);
+    let [running, most] = [0, 0];
+    receiver.answer((socket) => {
+      most = Math.max(most, ++running);
+      // In a later turn: requests that are sent without a slot would arrive before.
+      setImmediate(() => {
+        running--;
+        socket.write(json({ id: 'ch_1' }));
+      });
+    });
+    const statuses = await Promise.all(Array.from({ length: 30 }, get));
+    expect(statuses).toEqual(statuses.map(() => 200));
+    // One application takes four fifths.
+    expect([most, receiver.received.length]).toEqual([4, 30]);
   });
 
   test.each([204, 205, 304])('returns the status %d without a body', async (status) => {

@@ -69,9 +69,9 @@ describe.skipIf(noOpenssl).each(databases)('a destination of a library on %s', (
     return send('/v1/chat', { body: '{"model":"small"}', headers }, as);
   };
   /** Waits for the second entry, which is written while the connection is closed. */
-  const outcome = async () => {
+  const outcome = async (of = id) => {
     for (;;) {
-      const { body } = await server.call('GET', `/logs?destination=${id}&size=1`, { key });
+      const { body } = await server.call('GET', `/logs?destination=${of}&size=1`, { key });
       const { operation, reason, use } = body.data[0];
       if (operation !== 'token.use') return [operation, reason, use?.status];
     }
@@ -158,6 +158,25 @@ describe.skipIf(noOpenssl).each(databases)('a destination of a library on %s', (
       const response = await chat();
       if (response.status === 200) expect((await readAll(response))[1]).toBe(false);
       else expect([response.status, await response.json()]).toMatchObject([502, { sent: true }]);
+    }
+  });
+
+  test('a provider that hangs between bytes is cut, and one that hangs before them is a 504', async () => {
+    const files = [{ method: 'GET', path: '/slow/:at', reply: 'stream' }];
+    const { origin, ca } = receiver;
+    const fields = { name: 'slow', origin, ca, requests: files, timeout: 1 };
+    const { body: slow } = await server.call('POST', '/destinations', { key, body: fields });
+    const rules = [tokenUseRule('/', [slow.id])];
+    for (const [start, status, text] of [
+      [`${head()}${chunk('data: 1\n\n')}5\r\nda`, 200, 'data: 1\n\nda'],
+      [head(), 504, expect.stringContaining('"sent":true')],
+    ] as const) {
+      answer(start);
+      const one = await server.application(key, { rules });
+      const url = `${server.url}/proxy/slow/slow/1`;
+      const response = await fetch(url, { headers: { 'SVC-API-KEY': one.key } });
+      expect([response.status, ...(await readAll(response))]).toEqual([status, text, status !== 200]);
+      expect(await outcome(slow.id)).toEqual(['token.use.outcome', 'destination_timeout', 200]);
     }
   });
 
