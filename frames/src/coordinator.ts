@@ -2,12 +2,21 @@
  * The hidden frame of a form. It holds the bound session, collects the values of the fields, and creates tokens of them.
  * The page gets the ids and the masked values.
  */
-import type { CardBrand, CollectedToken, FrameProblem, ToFrame } from '../../sdk/src/frame-messages.ts';
+import type {
+  CardBrand,
+  CollectedToken,
+  FrameProblem,
+  InputType,
+  ToFrame,
+} from '../../sdk/src/frame-messages.ts';
 import { ConnectionError, type ManagedSession, ProblemError, startSession } from '../../sdk/src/sallyport.ts';
 import { applicationKey, type Joined, onJoin, onPage, type Page } from './channel.ts';
 
 /** The data of a field. The fields of a card are objects, which are merged. */
 export type FieldData = string | Readonly<Record<string, string>>;
+
+/** The data of the inputs in a frame. */
+export type Collected = Partial<Record<InputType, FieldData>>;
 
 /** The field answers `collect` on the port that comes with it: its data, or undefined if its value is not valid. */
 export type ToField = { readonly kind: 'brand'; readonly brand: CardBrand } | { readonly kind: 'collect' };
@@ -46,7 +55,7 @@ const card: TokenType = {
     };
   },
 };
-const tokenTypes: Readonly<Record<string, TokenType>> = {
+const tokenTypes: Readonly<Record<InputType, TokenType>> = {
   'card-number': card,
   expiry: card,
   'verification-code': {
@@ -85,13 +94,13 @@ let brand: CardBrand = 'unknown';
 onJoin((frame) => {
   for (const other of fields) if (other.window === frame.window || isGone(other)) fields.delete(other);
   frame.port.onmessage = ({ data, ports: [reply] }: MessageEvent<ToCoordinator>) => {
-    if (data.kind === 'brand' && frame.type === 'card-number') {
+    if (data.kind === 'brand' && (frame.type === 'card-number' || frame.type === 'card')) {
       brand = data.brand;
       for (const { port } of fields) port.postMessage({ kind: 'brand', brand } satisfies ToField);
     }
     if (data.kind === 'read' && frame.type === 'reveal' && reply) void read(data, reply);
   };
-  if (!Object.hasOwn(tokenTypes, frame.type)) return;
+  if (frame.type !== 'card' && !Object.hasOwn(tokenTypes, frame.type)) return;
   fields.add(frame);
   frame.port.postMessage({ kind: 'brand', brand } satisfies ToField);
 });
@@ -126,8 +135,7 @@ async function submit(to: Page, id: number, containers: Readonly<Record<string, 
 
 /** Asks every field for its value, and puts the values of a card together. */
 async function collect(): Promise<Map<string, TokenType & { readonly data: FieldData }>> {
-  // Sorted, so that the number of a card is its first entry.
-  const open = [...fields].filter((field) => !isGone(field)).sort((a, b) => a.type.localeCompare(b.type));
+  const open = [...fields].filter((field) => !isGone(field));
   const values = await Promise.all(open.map(valueIn));
   const wrong = open.filter((_, index) => values[index] === undefined);
   if (wrong.length > 0)
@@ -136,12 +144,18 @@ async function collect(): Promise<Map<string, TokenType & { readonly data: Field
       wrong.map(({ index }) => index),
     );
   const tokens = new Map<string, TokenType & { readonly data: FieldData }>();
-  for (const [index, field] of open.entries()) {
-    const type = tokenTypes[field.type] as TokenType;
-    const name = field.type === 'text' ? field.name : type.name;
-    const data = values[index] as FieldData;
+  const inputs = open.flatMap((field, index) =>
+    Object.entries(values[index] ?? {}).map(([type, data]) => ({ field, type: type as InputType, data })),
+  );
+  // Sorted, so that the number of a card is its first entry.
+  for (const { field, type: input, data } of inputs.sort((a, b) => a.type.localeCompare(b.type))) {
+    const type = tokenTypes[input];
+    const name = input === 'text' ? field.name : type.name;
     const earlier = tokens.get(name);
-    if (earlier && (field.type === 'text' || Object.keys(data).some((part) => part in Object(earlier.data))))
+    if (
+      earlier &&
+      (typeof data === 'string' || Object.keys(data).some((part) => part in Object(earlier.data)))
+    )
       throw invalid(`Two fields of the form have the name ${name}.`);
     tokens.set(name, { ...type, data: earlier ? { ...Object(earlier.data), ...Object(data) } : data });
   }
@@ -159,7 +173,7 @@ function invalid(message: string, fields: readonly number[] = []): Problem {
 /** Milliseconds in which a field of this browser answers, unless it has crashed. */
 const fieldTimeout = 10_000;
 
-function valueIn({ port }: Joined): Promise<FieldData | undefined> {
+function valueIn({ port }: Joined): Promise<Collected | undefined> {
   return new Promise((resolve, reject) => {
     const { port1, port2 } = new MessageChannel();
     const noAnswer = new Problem({ code: 'frame_failed', message: 'A field does not answer.' });

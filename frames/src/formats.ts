@@ -1,5 +1,5 @@
 /** What each type of field accepts, and how it shows it. Every check takes linear time. */
-import type { CardBrand, FieldErrorCode, FieldType, TextFormat } from '../../sdk/src/frame-messages.ts';
+import type { CardBrand, FieldErrorCode, InputType, TextFormat } from '../../sdk/src/frame-messages.ts';
 
 /** `incomplete`: more characters can make it valid. Other errors: no character can. */
 export type Check = 'empty' | 'valid' | FieldErrorCode;
@@ -227,7 +227,7 @@ const textFormats: Readonly<Record<TextFormat, Format>> = {
   },
 };
 
-export function formatOf(type: FieldType, format: TextFormat = 'any'): Format {
+export function formatOf(type: InputType, format: TextFormat = 'any'): Format {
   if (type === 'text') return textFormats[format] ?? textFormats.any;
   return { 'card-number': cardNumber, expiry, 'verification-code': verificationCode, iban }[type];
 }

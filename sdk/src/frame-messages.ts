@@ -3,8 +3,10 @@
 /** Marks the messages of this version. It changes with every incompatible change, like the path of the frames. */
 export const protocol = 'sallyport/frames/1';
 
-export const fieldTypes = ['card-number', 'expiry', 'verification-code', 'iban', 'text'] as const;
+/** `card` has the inputs of a card number, its expiry and its verification code in one frame. */
+export const fieldTypes = ['card', 'card-number', 'expiry', 'verification-code', 'iban', 'text'] as const;
 export type FieldType = (typeof fieldTypes)[number];
+export type InputType = Exclude<FieldType, 'card'>;
 
 /** The values that a text field accepts. The page cannot choose a pattern: `valid` would tell it the text bit by bit. */
 export type TextFormat = 'any' | 'digits' | 'alphanumeric' | 'us-ssn';

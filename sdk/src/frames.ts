@@ -63,6 +63,8 @@ export interface FieldOptions extends CommonOptions {
   readonly accept?: readonly CardBrand[];
   /** Text fields only: the values that are accepted. Default: `any`. */
   readonly format?: TextFormat;
+  /** Cards only: the container of the verification code. Default: that of the card. */
+  readonly codeContainer?: string;
   /** Text fields only: the name of the token in the result of `submit`. Default: `text`. */
   readonly name?: string;
   readonly onChange?: (state: FieldState) => void;
@@ -221,7 +223,7 @@ export function createForm(options: FormOptions): Form {
     get ready() {
       return Promise.all(Array.from(connections, ({ ready }) => ready)).then(() => undefined);
     },
-    field: (type, into, { container, onChange, onEnter, ...given }) => {
+    field: (type, into, { container, codeContainer, onChange, onEnter, ...given }) => {
       let state: FieldState = { focused: false, empty: true, valid: true, complete: false };
       const { label, style, placeholder, errors, format, name, accept } = given;
       lastField += 1;
@@ -234,6 +236,8 @@ export function createForm(options: FormOptions): Form {
         onChange?.(state);
       });
       if (container !== undefined) containers.set(tokenName(type, name), container);
+      const codes = type === 'card' ? (codeContainer ?? container) : undefined;
+      if (codes !== undefined) containers.set('verification_code', codes);
       fields.set(index, field);
       return {
         ...field,

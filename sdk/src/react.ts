@@ -240,6 +240,7 @@ function fieldOf(type: FieldType) {
     );
 }
 
+export const CardField = fieldOf('card');
 export const CardNumber = fieldOf('card-number');
 export const CardExpiry = fieldOf('expiry');
 export const VerificationCode = fieldOf('verification-code');

@@ -1,9 +1,9 @@
 /** Formats and checks of the fields in frames. */
 import { describe, expect, test } from 'bun:test';
 import { brandName, formatOf, passesLuhn } from '../../frames/src/formats.ts';
-import type { FieldType, TextFormat } from '../../sdk/src/frame-messages.ts';
+import type { InputType, TextFormat } from '../../sdk/src/frame-messages.ts';
 
-function checked(type: FieldType, text: string, format?: TextFormat, brand = 'unknown' as const) {
+function checked(type: InputType, text: string, format?: TextFormat, brand = 'unknown' as const) {
   const field = formatOf(type, format);
   const clean = field.clean(text);
   return [field.show(clean), field.check(clean, brand)];

@@ -8,6 +8,7 @@ import { accessibilityViolations } from '../support/console-tab.ts';
 import { cardFields, cardNumber, describeFrames, numberField, year } from '../support/frames-page.ts';
 import { collectingGrant, type FramesSite, revealingGrant } from '../support/frames-site.ts';
 import { root } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 /** A global of the test page. */
 declare const sallyport: { createForm: typeof createForm };
@@ -157,6 +158,46 @@ describeFrames('collecting', (suite, browser) => {
     await shop.submit();
     await shop.expectError('expiry', 'required', 'When?');
     expect(await shop.input('#expiry').getAttribute('placeholder')).toBe('MM/JJ');
+  });
+
+  test('a card in one frame is typed without leaving it, and wraps on phones', async () => {
+    const { page, shop } = suite;
+    await page.setViewportSize({ width: 900, height: 800 });
+    const card = {
+      type: 'card',
+      into: '#number',
+      container: '/cards/42/',
+      codeContainer: '/cards/codes/',
+    } as const;
+    await shop.openForm([{ ...card, label: 'Card' }]);
+    const inside = shop.inside('#number');
+    const number = inside.getByRole('textbox', { name: 'Card: Card number' });
+    const code = inside.getByRole('textbox', { name: 'Card: Security code' });
+    const height = async () => (await page.locator('#number iframe').boundingBox())?.height;
+    const widen = (width: string) =>
+      page.locator('main').evaluate((main, given) => main.style.setProperty('max-width', given), width);
+    await widen('none');
+    await until('the frame has one line', async () => (await height()) === 40);
+    await number.click();
+    await page.keyboard.type(`424242424242424212${year}12`);
+    await shop.expectState('card', { focused: true, complete: false, valid: true, brand: 'visa' });
+    expect(await inside.locator('.brand').first().textContent()).toBe('Visa');
+    expect((await shop.submit()).error?.code).toBe('invalid_fields');
+    await shop.expectError('card', 'incomplete', 'Incomplete');
+    await page.keyboard.type('3');
+    await shop.expectState('card', { complete: true });
+    for (let times = 0; times < 4; times++) await code.press('Backspace');
+    await page.keyboard.type(`${String(year).at(-1)}123`);
+    expect(await number.inputValue()).toBe(cardNumber);
+    const { tokens } = await shop.submit();
+    expect(tokens).toMatchObject({
+      card: { container: '/cards/42/', masked: { number: 'XXXXXXXXXXXX4242', exp_year: `20${year}` } },
+      verification_code: { type: 'card_verification_code', container: '/cards/codes/' },
+    });
+    const frame = page.frames().find((each) => each.url().includes('/card?')) as Frame;
+    expect(await accessibilityViolations(frame, ['wcag2a', 'wcag2aa'])).toEqual([]);
+    await widen('320px');
+    await until('the frame has wrapped', async () => (await height()) === 80);
   });
 
   test('a form whose frames are refused says why', async () => {
