@@ -8,6 +8,7 @@ import { SQL } from 'bun';
 import { byOperator } from '../src/domain/audit.ts';
 import { temporaryFolder } from './support/cleanup.ts';
 import { failInserts, hideTable } from './support/database.ts';
+import { createUser, json, openReceiver } from './support/destination-receiver.ts';
 import { mount, noMount, unmount } from './support/mount.ts';
 import { freePort, startPostgres } from './support/postgres.ts';
 import { duringTransaction } from './support/postgres-locks.ts';
@@ -315,6 +316,23 @@ firesWhen('an emergency key is used', 'BreakGlass', async () => {
   } finally {
     await provider.close();
   }
+});
+
+firesWhen('a destination repeats the data of a token', 'DestinationEchoed', async () => {
+  const receiver = await openReceiver();
+  receiver.answer((socket, request) => socket.write(json({ echo: request })));
+  const settings = { SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1' };
+  return around(sqlite, settings, async (server) => {
+    const { key } = await server.tenant();
+    const post = async (path: string, body: object) => (await server.call('POST', path, { key, body })).body;
+    await post('/tokens', { id: 'card', data: '4242424242424242' });
+    const { addressOrigin: origin, ca } = receiver;
+    const requests = [{ method: 'POST', path: '/charge', placeholders: [{ at: '/card' }], reply: [''] }];
+    const user = await createUser(post, { origin, ca, requests });
+    const body = { card: '{{ token: card }}' };
+    const { status } = await server.call('POST', '/proxy/payments/charge', { key: user, body });
+    expect(status).toBe(502);
+  });
 });
 
 firesWhen('the connections of PostgreSQL are in use', 'ConnectionsExhausted', async () => {

@@ -158,6 +158,7 @@ export function observe(sources: MetricSources): Observed {
     used: (id, outcome, seconds) => {
       recorded.uses.add({ ...labelOf(id), outcome });
       recorded.useTimes.observe(labelOf(id), seconds);
+      if (outcome === 'destination_echoed_data') recorded.echoes.add({});
     },
     brokeGlass: () => recorded.brokenGlass.add({}),
     readGauges,
@@ -223,6 +224,12 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     useTimes: registry.histogram(
       'sallyport_destination_request_duration_seconds',
       'Time of requests to destinations, with the wait for a connection.',
+    ),
+    // Always there: an alert does not see the first request of a new series.
+    echoes: registry.counter(
+      'sallyport_destination_echoes_total',
+      'Replies of destinations that had data of tokens or a secret. They stop the use of the tokens.',
+      [{}],
     ),
     brokenGlass: registry.counter(
       'sallyport_break_glass_total',
