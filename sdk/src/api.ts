@@ -91,6 +91,8 @@ export interface AccessRule {
     /** Templates, as `search` of a token. */
     search?: Record<string, string>;
   };
+  /** Applications only: when the rule ends. From then on it is absent everywhere. Must be in the future in a new application; an update drops rules that have ended. If absent, the rule does not end. */
+  expires_at?: string;
   /** Permissions that the rule grants. */
   permissions: Array<PermissionName>;
 }
@@ -1221,7 +1223,7 @@ export interface AccessDiffEntry {
   events: Array<{
     /** When it happened. */
     at: string;
-    /** The operation, such as `application.update`. */
+    /** The operation, such as `application.update`, or `application.rule.end` when a rule ended. */
     operation: string;
     /** The application or session that did it. Absent for operators and expiry. */
     by?: string;

@@ -243,14 +243,22 @@ function personOf({ person }: LogEntry['actor']): string {
 
 function* grantRows(subject: Row, grants: Grants, lastUsed: string): Generator<Row> {
   const { permissions, rules, expires_at = 'never', quarantined_at = '' } = grants;
-  const rest = [expires_at, quarantined_at, lastUsed];
+  const rest = (end = expires_at) => [end < expires_at ? end : expires_at, quarantined_at, lastUsed];
   if (permissions.length > 0)
-    yield [...subject, 'permissions', permissions.join(' '), '/', 'mask', '', ...rest];
+    yield [...subject, 'permissions', permissions.join(' '), '/', 'mask', '', ...rest()];
   for (const [index, { container, conditions = [], transform, ...rule }] of rules.entries()) {
     const all = conditions.map(({ attribute, operator, value }) => `${attribute} ${operator} ${value}`);
     const where = container ?? (all.join(' and ') || '/');
     const purpose = rule.require_purpose ? 'required' : '';
-    yield [...subject, `rule ${index + 1}`, rule.permissions.join(' '), where, transform, purpose, ...rest];
+    yield [
+      ...subject,
+      `rule ${index + 1}`,
+      rule.permissions.join(' '),
+      where,
+      transform,
+      purpose,
+      ...rest(rule.expires_at),
+    ];
   }
 }
 

@@ -2,17 +2,24 @@
 import type { ApplicationKey } from '../../src/domain/application.ts';
 import { timestamp } from '../../src/domain/common-fields.ts';
 import { modificationTime } from '../../src/domain/row-version.ts';
-import { type ApplicationRow, columnsOf, fold, toApplication } from '../../src/store/applications.ts';
+import {
+  type ApplicationRow,
+  columnsOf,
+  fold,
+  toApplication,
+  toStored,
+} from '../../src/store/applications.ts';
 import type { Applications, Change, Keys, NewApplication } from '../../src/store/store.ts';
 import { hasAll, type KeyRow, type Memory, page } from './memory.ts';
 
 export function applications(memory: Memory): Applications {
   const rows = () => memory.rows.applications;
+  const read = (row: ApplicationRow) => toApplication({ ...row, now: memory.now() });
   const save = (row: ApplicationRow, changes: Partial<ApplicationRow>, { by, at }: Change) => {
     const modified = { modified_by: by, modified_at: modificationTime(row.modified_at, at) };
     const next = { ...row, ...changes, ...modified };
     rows().set(row.id, next);
-    return toApplication(next);
+    return read(next);
   };
   return {
     create: async (tenant, application, key) => {
@@ -20,11 +27,11 @@ export function applications(memory: Memory): Applications {
       rows().set(row.id, row);
       const { createdBy: by, createdAt: at, keyExpiresAt } = application;
       memory.addKey(row.id, key, { by: by ?? null, at }, keyExpiresAt);
-      return toApplication(row);
+      return read(row);
     },
     get: async (_, id) => {
       const row = memory.application(id);
-      return row && toApplication(row);
+      return row && read(row);
     },
     list: async (_, filter, window) => {
       const { ids, type, name, expiresBefore, usedBefore, labels = {}, keyEnding } = filter;
@@ -43,19 +50,19 @@ export function applications(memory: Memory): Applications {
           hasAll(row.labels, labels) &&
           (keyEnding === undefined || ofKey.some((key) => key.application_id === row.id)),
       );
-      return page(found, ({ id }) => id, window, toApplication);
+      return page(found, ({ id }) => id, window, read);
     },
-    expiredSince: async () => [],
+    endedSince: async () => [],
     count: async () => [...rows().values()].filter((row) => memory.isValid(row)).length,
     update: async (_, id, change, revise) => {
       const row = memory.application(id);
       if (!row) return undefined;
-      return save(row, columnsOf(revise(toApplication(row))), change);
+      return save(row, columnsOf(revise(read(row), toStored(row))), change);
     },
     setQuarantine: async (_, id, change, isQuarantined, check) => {
       const row = memory.application(id);
       if (!row) return undefined;
-      const before = toApplication(row);
+      const before = read(row);
       check(before);
       if ((row.quarantined_at !== null) === isQuarantined) return { before, after: before };
       return { before, after: save(row, { quarantined_at: isQuarantined ? change.at : null }, change) };
@@ -63,7 +70,7 @@ export function applications(memory: Memory): Applications {
     regenerate: async (_, id, change, rekey, { expiresAt, oldKeysExpireAt } = {}) => {
       const row = memory.application(id);
       if (!row) return undefined;
-      const key = rekey(toApplication(row), oldKeysExpireAt === undefined ? 0 : memory.keysOf(id).length);
+      const key = rekey(read(row), oldKeysExpireAt === undefined ? 0 : memory.keysOf(id).length);
       memory.expireKeys(id, oldKeysExpireAt ?? 0);
       memory.addKey(id, key, change, expiresAt);
       return { application: save(row, {}, change), key };
@@ -71,10 +78,10 @@ export function applications(memory: Memory): Applications {
     delete: async (_, id, check) => {
       const row = memory.application(id);
       if (!row) return undefined;
-      check?.(toApplication(row));
+      check?.(read(row));
       rows().delete(id);
       memory.expireKeys(id, 0);
-      return toApplication(row);
+      return read(row);
     },
   };
 }
@@ -92,7 +99,7 @@ export function keys(memory: Memory): Keys {
     create: async (_, id, change, make, { expiresAt, oldKeysExpireAt } = {}) => {
       const owner = memory.application(id);
       if (!owner) return undefined;
-      const key = make(toApplication(owner), memory.keysOf(id).length);
+      const key = make(toApplication({ ...owner, now: memory.now() }), memory.keysOf(id).length);
       if (oldKeysExpireAt !== undefined) memory.expireKeys(id, oldKeysExpireAt);
       return { created: toKey(memory.addKey(id, key, change, expiresAt)), key };
     },
@@ -101,7 +108,7 @@ export function keys(memory: Memory): Keys {
     delete: async (_, application, id, check) => {
       const owner = memory.application(application);
       if (!owner) return undefined;
-      check(toApplication(owner));
+      check(toApplication({ ...owner, now: memory.now() }));
       const [digest, key] = memory.keysOf(application).find(([, each]) => each.id === id) ?? [];
       if (digest !== undefined) memory.rows.keys.delete(digest);
       return key && toKey(key);

@@ -81,7 +81,17 @@ export function sessions(memory: Memory): Sessions {
       return true;
     },
     count: async () => 0,
-    authorize: async (_, nonce, { ceiling, unlimitedBy, expiresAt, maxLifetime, by, subject, ...grants }) => {
+    authorize: async (_, nonce, authorization) => {
+      const {
+        ceiling,
+        unlimitedBy,
+        expiresAt,
+        latest: end = Infinity,
+        maxLifetime,
+        by,
+        subject,
+        ...grants
+      } = authorization;
       const row = [...memory.rows.sessions.values()].find((each) => each.nonce === hex(nonce));
       const application = row && memory.application(row.application_id);
       if (!row || !application || !memory.isValid(row)) return { outcome: 'unknown' };
@@ -94,7 +104,7 @@ export function sessions(memory: Memory): Sessions {
         ...{ permissions, rules, authorized_at: memory.now(), authorized_by: by, subject: subject ?? null },
         authorizer: ceiling ? hex(ceiling) : null,
         unlimited_by: unlimitedBy ? hex(unlimitedBy) : null,
-        expires_at: expiresAt ?? row.expires_at,
+        expires_at: expiresAt ?? Math.min(row.expires_at, end),
       });
       return { outcome: 'authorized', session: row.id, expiresAt: endOf(memory.endsOf(next)) };
     },

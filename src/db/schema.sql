@@ -39,6 +39,10 @@ create table applications (
   -- Null if it is not in quarantine.
   quarantined_at bigint,
   last_used_at bigint,
+  -- When the first of its rules ends, and the last of those that end. Rules that have ended stay until the next update.
+  -- Null if no rule ends.
+  first_rule_end bigint,
+  last_rule_end bigint,
   -- These columns are JSON. They can be large, and SQLite must read a large value to reach the columns after it.
   -- Null if it has none.
   labels text,
@@ -55,6 +59,7 @@ create table applications (
 create index applications_by_name on applications (tenant_id, name);
 create index applications_by_expiry on applications (expires_at) where expires_at is not null;
 create index applications_by_tenant_and_expiry on applications (tenant_id, expires_at) where expires_at is not null;
+create index applications_by_rule_end on applications (tenant_id, last_rule_end) where last_rule_end is not null;
 
 -- Finds applications by label. The rows are removed with their application.
 create table application_labels (

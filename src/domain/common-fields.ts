@@ -43,7 +43,16 @@ export function dedupe<T>(list: T[], identityOf: (entry: T) => unknown): T[] {
   return unique;
 }
 
-/** The index of an entry before duplicates were removed. */
+/** Removes entries, and keeps the original indexes of the others. */
+export function keep<T>(list: readonly T[], isKept: (entry: T) => boolean): T[] {
+  const indexes = [...list.keys()].filter((index) => isKept(list[index] as T));
+  const kept = indexes.map((index) => list[index] as T);
+  const original = indexes.map((index) => originalIndex(list, index));
+  originalIndexes.set(kept, original);
+  return kept;
+}
+
+/** The index of an entry before entries were removed. */
 export function originalIndex(list: readonly unknown[], index: number): number {
   return originalIndexes.get(list)?.[index] ?? index;
 }

@@ -4,7 +4,7 @@ import { hasLength, optional, optionalList, originalIndex } from './common-field
 import type { Errors } from './error.ts';
 import { Mask, templateProblem } from './mask.ts';
 import { hasTrait, Permissions } from './permission.ts';
-import { type Rule, Rules } from './rule.ts';
+import { endOfRule, type Rule, Rules } from './rule.ts';
 import { SearchTemplates } from './search.ts';
 import { isObject } from './token.ts';
 import { check, type Fault } from './validate.ts';
@@ -27,6 +27,19 @@ export type Owner = 'private' | 'public' | 'management' | 'session' | 'delegatio
 
 export function permissionsIn(grants: Grants): string[] {
   return [...new Set([grants.permissions, ...grants.rules.map((rule) => rule.permissions)].flat())];
+}
+
+/** Until when the grants have the permission, in milliseconds: 0 if they lack it. */
+export function grantedUntil({ permissions, rules }: Grants, permission: string): number {
+  if (permissions.includes(permission)) return Number.POSITIVE_INFINITY;
+  return Math.max(0, ...rules.filter((rule) => rule.permissions.includes(permission)).map(endOfRule));
+}
+
+/** Errors of rules in a new application that have ended. */
+export function endErrors({ rules }: Grants, now: number): Errors {
+  const ended = [...rules.keys()].filter((index) => endOfRule(rules[index] as Rule) <= now);
+  const paths = ended.map((index) => `rules.${originalIndex(rules, index)}.expires_at`);
+  return Object.fromEntries(paths.map((path) => [path, ['must be in the future']]));
 }
 
 /** Validation errors of the grants for this type of owner. Empty if they are valid. */
@@ -124,6 +137,8 @@ function scopeError(owner: Owner, rule: Rule): { field: string; message: string 
   const [container, conditions] = [rule.container !== undefined, rule.conditions !== undefined];
   if (isTemporary(owner)) {
     if (container) return { field: 'container', message: 'is only for applications: use conditions instead' };
+    if (rule.expires_at !== undefined)
+      return { field: 'expires_at', message: `is only for applications: the ${owner} has its own expiry` };
     if (!conditions) return { field: 'conditions', message: `is required in a rule of a ${owner}` };
     return undefined;
   }

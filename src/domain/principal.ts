@@ -2,9 +2,10 @@
 import { type Access, accessOf, compareAccess } from './access/change.ts';
 import type { Application } from './application.ts';
 import type { Person } from './audit.ts';
+import { timestamp } from './common-fields.ts';
 import { Denial, type DeniedResource } from './denial.ts';
 import { denialReason, explainDenial, explainMissing, missingReason, type Question } from './explain.ts';
-import { type Grants, type Owner, permissionsIn } from './grant.ts';
+import { type Grants, grantedUntil, type Owner, permissionsIn } from './grant.ts';
 import type { Digest } from './key.ts';
 import { hasTrait } from './permission.ts';
 import {
@@ -224,6 +225,33 @@ function detailOf(permission: string, reason: string): string {
 export function denyEscalation(principal: Principal, ...affected: Grants[]): void {
   const management = affected.flatMap(permissionsIn).filter((name) => hasTrait(name, 'management'));
   denyUnheldGrants(principal, management, 'grant or change');
+}
+
+/** Until when the principal has the permission on some resource, if its grants do not change. */
+export function holdsUntil({ policy, ceiling }: Principal, permission: string): number {
+  const own = grantedUntil(policy.grants, permission);
+  return ceiling ? Math.min(own, grantedUntil(ceiling.grants, permission)) : own;
+}
+
+/** Grants, and when their application or key expires. */
+export interface Lasting {
+  readonly grants: Grants;
+  readonly end: number | string | undefined;
+}
+
+/**
+ * Throws `grant_not_held` if the principal gives a management permission that lasts longer than its own, so that access
+ * does not survive the end of a rule. `kept` is what the receiver has already.
+ */
+export function denyOutliving(principal: Principal, given: Lasting, kept?: Lasting): void {
+  const until = ({ grants, end = Number.POSITIVE_INFINITY }: Lasting, name: string) =>
+    Math.min(grantedUntil(grants, name), typeof end === 'string' ? Date.parse(end) : end);
+  for (const name of permissionsIn(given.grants).filter((each) => hasTrait(each, 'management'))) {
+    const held = holdsUntil(principal, name);
+    if (until(given, name) <= Math.max(held, kept ? until(kept, name) : 0)) continue;
+    const detail = `You cannot grant \`${name}\` beyond ${timestamp(held)}: your key does not hold it longer.`;
+    throw new Denial('grant_not_held', detail, { reason: `the key holds ${name} until ${timestamp(held)}` });
+  }
 }
 
 /** Throws `grant_not_held` if the principal does not hold one of the permissions. */

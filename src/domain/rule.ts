@@ -1,5 +1,15 @@
 import { z } from 'zod';
-import { containsNoSecret, Description, dedupe, line, optional, secretError } from './common-fields.ts';
+import {
+  containsNoSecret,
+  DateTime,
+  Description,
+  dedupe,
+  keep,
+  line,
+  optional,
+  secretError,
+  timestamp,
+} from './common-fields.ts';
 import { hasTrait, Permissions } from './permission.ts';
 
 const path = /^(\/|\/?[A-Za-z0-9_-]+(\/[A-Za-z0-9_-]+)*\/?)$/;
@@ -135,6 +145,11 @@ export const Rule = z
       .describe(
         'Only with `token:create`: the `mask` and `search` of tokens that are created by this rule without them. Rules with the same priority that grant `token:create` must have the same defaults.',
       ),
+    expires_at: optional(DateTime.transform(timestamp).meta({ format: 'date-time' }))
+      .optional()
+      .describe(
+        'Applications only: when the rule ends. From then on it is absent everywhere. Must be in the future in a new application; an update drops rules that have ended. If absent, the rule does not end.',
+      ),
     permissions: Permissions.refine((names) => names.length > 0, 'must name at least one permission').meta({
       minItems: 1,
       description: 'Permissions that the rule grants.',
@@ -158,6 +173,24 @@ export const Rule = z
   })
   .meta({ id: 'AccessRule' });
 export type Rule = z.infer<typeof Rule>;
+
+/** When the rule ends, in milliseconds. */
+export function endOfRule({ expires_at }: Pick<Rule, 'expires_at'>): number {
+  return expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
+}
+
+/** The rules that have not ended at the time `now`. All of them are returned as the same list. */
+export function currentRules<R extends Pick<Rule, 'expires_at'>>(rules: R[], now: number): R[] {
+  const isCurrent = (rule: R) => endOfRule(rule) > now;
+  return rules.every(isCurrent) ? rules : keep(rules, isCurrent);
+}
+
+/** When the first of the rules ends, and the last of those that end. Null if none ends. */
+export function endsOfRules(rules: readonly Pick<Rule, 'expires_at'>[]) {
+  const ends = rules.map(endOfRule).filter(Number.isFinite);
+  if (ends.length === 0) return { first: null, last: null };
+  return { first: Math.min(...ends), last: Math.max(...ends) };
+}
 
 export const maxRules = 50;
 export const Rules = z

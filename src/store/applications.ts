@@ -12,6 +12,7 @@ import {
   shownTime,
   table,
   text,
+  time,
   uuid,
 } from '../db/table.ts';
 import {
@@ -27,6 +28,7 @@ import type { Minted } from '../domain/key.ts';
 import type { Labels } from '../domain/labels.ts';
 import { type EffectiveGrants, quarantined } from '../domain/quarantine.ts';
 import { modificationTime } from '../domain/row-version.ts';
+import { currentRules, endsOfRules } from '../domain/rule.ts';
 import { normalized } from '../domain/text-search.ts';
 import { countKeys, endUntrusted, expireKeys, insertKey } from './key-rows.ts';
 import { countFiltered, type Filtered, listRows } from './lists/rows.ts';
@@ -59,18 +61,41 @@ export const applicationTable = table('applications', {
   expires_at: optional(shownTime),
   quarantined_at: optional(shownTime),
   last_used_at: optional(shownTime),
+  first_rule_end: optional(time),
+  last_rule_end: optional(time),
 });
-export type ApplicationRow = Omit<RowOf<typeof applicationTable.columns>, 'name_folded'>;
+export type ApplicationRow = Omit<
+  RowOf<typeof applicationTable.columns>,
+  'name_folded' | 'first_rule_end' | 'last_rule_end'
+>;
 type SettingRow = Pick<ApplicationRow, Setting>;
 
-export const applicationColumns = (alias: string) => applicationTable.select(alias, applicationTable.shown);
-export const toApplication: (row: ApplicationRow) => Application = applicationTable.view;
+/** When a row was read, by the clock that decides what has expired. */
+export interface ReadAt {
+  readonly now: DbTime;
+}
+
+export const storedColumns = (alias: string) => applicationTable.select(alias, applicationTable.shown);
+export const applicationColumns = (alias: string) => clause`${storedColumns(alias)}, :now as now`;
+
+/** With the rules that have ended: only for the history of its access. */
+export const toStored: (row: ApplicationRow) => Application = applicationTable.view;
+
+export function toApplication(row: ApplicationRow & ReadAt): Application {
+  return withoutEnded(toStored(row), row);
+}
+
+/** Every policy and every representation of stored grants is made from what this returns. */
+function withoutEnded<G extends Pick<Grants, 'rules'>>(grants: G, { now }: ReadAt): G {
+  const rules = currentRules(grants.rules, Number(now));
+  return rules === grants.rules ? grants : { ...grants, rules };
+}
 
 /** The SQL condition for a row that has not expired. */
 export const notExpired = (alias: string) =>
   raw(`(${alias}.expires_at is null or ${alias}.expires_at > :now)`);
 
-const byId = lookup<ApplicationRow>(
+const byId = lookup<ApplicationRow & ReadAt>(
   'uuid',
   (key, tenant, table) => clause`
     select a.id as key, ${applicationColumns('a')} from ${table('applications')} a
@@ -86,9 +111,15 @@ export async function lockApplication(
   tenant: string,
   id: string,
 ): Promise<Application | undefined> {
-  const row = await tx.get<ApplicationRow>(sql`select ${ownColumns} from applications a
-    where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid} ${rowLock(tx, 'for no key update')}`);
+  const row = await lockRow(tx, tenant, id);
   return row && toApplication(row);
+}
+
+async function lockRow(tx: Queries, tenant: string, id: string) {
+  return await tx.get<ApplicationRow & ReadAt>(
+    sql`select ${ownColumns} from applications a
+      where a.tenant_id = ${tenant} and a.id = ${id} and ${ownIsValid} ${rowLock(tx, 'for no key update')}`,
+  );
 }
 
 const [ownColumns, ownIsValid] = [applicationColumns('a'), notExpired('a')];
@@ -112,26 +143,32 @@ export function applications(db: Executor): Applications {
     },
 
     list: (tenant, filter, window) =>
-      listRows<ApplicationRow, Application>(
+      listRows<ApplicationRow & ReadAt, Application>(
         db,
         { ...filtered(tenant, filter), selected: () => applicationColumns('r'), parse: toApplication },
         window,
       ),
 
-    expiredSince: async (tenant, since, limit) => {
-      const rows = await db.all<ApplicationRow>(sql`select ${ownColumns} from applications a
-        where a.tenant_id = ${tenant} and a.expires_at > ${Math.max(since, 0)} and a.expires_at <= :now
-        order by a.expires_at limit ${limit}`);
-      return rows.map(toApplication);
+    endedSince: async (tenant, since, limit) => {
+      const read = (column: string, ended: Clause) =>
+        db.all<ApplicationRow>(
+          sql`select ${storedColumns('a')} from applications a
+           where a.tenant_id = ${tenant} and ${raw(column)} > ${Math.max(since, 0)} and ${ended}
+           order by ${raw(column)} limit ${limit}`,
+        );
+      const expired = await read('a.expires_at', raw('a.expires_at <= :now'));
+      const ended = await read('a.last_rule_end', clause`a.first_rule_end <= :now and ${ownIsValid}`);
+      return [...expired, ...ended].map(toStored);
     },
 
     count: (tenant) => countFiltered(db, filtered(tenant, {})),
 
     update: (tenant, id, change, revise) =>
       db.transaction(async (tx) => {
-        const old = await lockApplication(tx, tenant, id);
-        if (!old) return undefined;
-        const fields = revise(old);
+        const row = await lockRow(tx, tenant, id);
+        if (!row) return undefined;
+        const old = toApplication(row);
+        const fields = revise(old, toStored(row));
         await replaceFields(tx, old, change, fields);
         await replaceLabels(tx, tenant, id, old.labels, fields.labels);
         return lockApplication(tx, tenant, id);
@@ -172,7 +209,7 @@ export async function updateApplication(
   tx: Queries,
   { tenant_id, id, modified_at: before }: Application,
   { by, at }: Partial<Change> & Pick<Change, 'at'>,
-  columns: Partial<ApplicationRow>,
+  columns: Partial<RowOf<typeof applicationTable.columns>>,
 ): Promise<void> {
   const modified_at = modificationTime(before === undefined ? null : Date.parse(before), at);
   const changes = { ...columns, ...(by !== undefined && { modified_by: by }), modified_at };
@@ -193,8 +230,9 @@ export function accessColumns(
   names: readonly Setting[],
 ) {
   const [permissions, rules] = toText(access);
+  const { first: first_rule_end, last: last_rule_end } = endsOfRules(access.rules);
   const expires_at = access.expires_at === undefined ? null : Date.parse(access.expires_at);
-  return { permissions, rules, ...settingsRow(access, names), expires_at };
+  return { permissions, rules, first_rule_end, last_rule_end, ...settingsRow(access, names), expires_at };
 }
 
 async function setQuarantine(
@@ -216,8 +254,9 @@ async function markDeleted(
   id: string,
   check?: (current: Application) => void,
 ): Promise<Application | undefined> {
-  const old = await lockApplication(tx, tenant, id);
-  if (!old) return undefined;
+  const row = await lockRow(tx, tenant, id);
+  if (!row) return undefined;
+  const old = toStored(row);
   check?.(old);
   await tx.run(sql`update applications set expires_at = 0 where tenant_id = ${tenant} and id = ${id}`);
   // Deletes the keys now instead of in the sweep, so that response times do not reveal which keys existed.
@@ -237,8 +276,8 @@ export async function insertApplication(
   await insertKey(tx, tenant, id, key, { at: createdAt, by: createdBy }, keyExpiresAt);
 }
 
-export function toGrants(row: { permissions: string; rules: string }): Grants {
-  return { permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) };
+export function toGrants(row: { permissions: string; rules: string } & ReadAt): Grants {
+  return withoutEnded({ permissions: JSON.parse(row.permissions), rules: JSON.parse(row.rules) }, row);
 }
 
 /** The grants after quarantine is applied. */
@@ -251,6 +290,7 @@ export function toEffectiveGrants(row: {
   /** Only for sessions and delegations: when it was quarantined itself, or the application that authorized it. */
   session_quarantined_at?: DbTime | null;
   authorizer_quarantined_at?: DbTime | null;
+  now: DbTime;
 }): EffectiveGrants {
   const grants = toGrants(row);
   if ((row.session_quarantined_at ?? null) !== null) return quarantined(grants, row.kind);

@@ -6,10 +6,12 @@ import { type Digest, nilTenant } from '../domain/key.ts';
 import { networkMatcher } from '../domain/network.ts';
 import { compilePolicy } from '../domain/policy.ts';
 import type { Principal } from '../domain/principal.ts';
+import { endsOfRules } from '../domain/rule.ts';
 import {
   type ApplicationRow,
   applicationColumns,
   notExpired,
+  type ReadAt,
   toApplication,
   toEffectiveGrants,
   toGrants,
@@ -20,7 +22,7 @@ import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Credentials } from './store.ts';
 import type { TenantTags } from './tenants.ts';
 
-interface KeyRow extends ApplicationRow {
+interface KeyRow extends ApplicationRow, ReadAt {
   key_id: string;
   key_expires_at: DbTime | null;
   issuer: string | null;
@@ -32,7 +34,6 @@ interface KeyRow extends ApplicationRow {
   tag: string;
   max_lifetime: DbTime | null;
   purposes: string | null;
-  now: DbTime;
 }
 
 interface SessionRow {
@@ -67,7 +68,7 @@ interface SessionRow {
 const byApplicationKey = lookup<KeyRow>(
   'bytea',
   (key, tenant, table) => clause`
-    select k.digest as key, :now as now, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
+    select k.digest as key, k.id as key_id, k.expires_at as key_expires_at, k.issuer,
     k.subject, k.trust, k.person, k.ends_at, k.jkt, t.tag, t.max_lifetime,
     t.purposes,
     ${applicationColumns('a')}
@@ -114,6 +115,7 @@ export function credentials(tags: TenantTags): (db: Source) => Credentials {
 
 export function fromKey(row: KeyRow, digest: Digest): CachedCredential {
   const application = toApplication(row);
+  const grants = toEffectiveGrants(row);
   const principal: Principal = {
     kind: 'application',
     tenantId: row.tenant_id,
@@ -122,7 +124,7 @@ export function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     application,
     ...(row.issuer !== null && issuedFor(row)),
     jkt: row.jkt ?? undefined,
-    policy: compilePolicy(toEffectiveGrants(row)),
+    policy: compilePolicy(grants),
     authority: { applicationId: row.id, keyId: row.key_id },
     origins: application.allowed_origins,
     isAllowedFrom: application.allowed_networks && networkMatcher(application.allowed_networks),
@@ -132,7 +134,11 @@ export function fromKey(row: KeyRow, digest: Digest): CachedCredential {
     now: Number(row.now),
   };
   const text = row.permissions.length + row.rules.length;
-  return { principal, until: earliest(row.expires_at, row.key_expires_at), text };
+  return {
+    principal,
+    until: earliest(row.expires_at, row.key_expires_at, endsOfRules(grants.rules).first),
+    text,
+  };
 }
 
 /** The workload or the person that got the key. */
@@ -151,6 +157,8 @@ export function fromSession(row: SessionRow, digest: Digest): CachedCredential {
   const { ceiling_application_id: applicationId, ceiling_key_id: keyId } = row;
   const kind = kindOf(row);
   const networks: string[] | null = JSON.parse(row.allowed_networks ?? 'null');
+  const ceiling =
+    permissions === null || rules === null ? undefined : toGrants({ permissions, rules, now: row.now });
   const principal: Principal = {
     kind,
     tenantId: row.tenant_id,
@@ -166,8 +174,7 @@ export function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     isAllowedFrom: networks ? networkMatcher(networks) : undefined,
     maxLifetime: maxLifetimeOf(row),
     purposes: purposesOf(row),
-    ceiling:
-      permissions === null || rules === null ? undefined : compilePolicy(toGrants({ permissions, rules })),
+    ceiling: ceiling && compilePolicy(ceiling),
     authority: applicationId === null || keyId === null ? undefined : { applicationId, keyId },
     digest,
     now: Number(row.now),
@@ -178,6 +185,7 @@ export function fromSession(row: SessionRow, digest: Digest): CachedCredential {
     row.application_expires_at,
     row.ceiling_expires_at,
     row.ceiling_key_expires_at,
+    endsOfRules(ceiling?.rules ?? []).first,
   );
   return { principal, until, text };
 }
@@ -196,7 +204,7 @@ function earliest(...times: (DbTime | null)[]): number {
 
 interface CachedCredential {
   readonly principal: Principal;
-  /** When the credential expires, unless a later commit changes that. */
+  /** When the credential expires or the first of its rules ends, unless a later commit changes that. */
   readonly until: number;
   /** Length of the stored grants in characters, which counts towards `maxText`. */
   readonly text: number;
@@ -225,7 +233,8 @@ const maxText = 16_000_000;
  *    has become visible since.
  * 4. If a process dies between the two writes, the counters differ, and every request reads the database until the next
  *    commit. The same happens if a process sets `ended` after the next writer has set `begun`.
- * 5. Expiry needs no commit. Each entry has the time at which it expires, and the clock is read for every request.
+ * 5. Expiry and the end of a rule need no commit. Each entry has the time of the first of them, and the clock is read for
+ *    every request.
  *
  * Commits of programs that do not use the counter, such as the sqlite3 shell, are detected by `pragma data_version`. The
  * same holds for a process that uses another counter file because the first one was deleted. The pragma is read at most
@@ -263,14 +272,15 @@ function cached<R extends { readonly now: DbTime }>(
     const entry = entries.get(name);
     if (local && entry && generation !== undefined && entry.generation === generation) {
       const now = local.now();
-      return now < entry.until ? { ...entry.principal, now } : undefined;
+      if (now < entry.until) return { ...entry.principal, now };
     }
     return then(lookup(byKey, digest, tenant), (row) => {
       if (!row) return undefined;
       const known = entries.get(name);
       // On PostgreSQL, concurrent requests with the same key share one lookup, and so the same row object.
       if (known?.row === row) return { ...known.principal, now: Number(row.now) };
-      const { principal, until, text } = known && isSame(known.row, row) ? known : toCredential(row, digest);
+      const isKnown = known && isSame(known.row, row) && Number(row.now) < known.until;
+      const { principal, until, text } = isKnown ? known : toCredential(row, digest);
       save(name, { principal, until, text, row, generation });
       return { ...principal, now: Number(row.now) };
     });

@@ -11,6 +11,7 @@ import {
   applicationColumns,
   lockApplication,
   notExpired,
+  type ReadAt,
   toApplication,
 } from './applications.ts';
 import {
@@ -163,22 +164,21 @@ function toRevoked(key: RevokedRow | undefined, session: SessionRow | undefined)
   return session && { tenantId: session.tenant_id, sessionId: session.id, kind: kindOf(session) };
 }
 
-interface TargetRow extends ApplicationRow {
+interface TargetRow extends ApplicationRow, ReadAt {
   tag: string;
   max_lifetime: DbTime | null;
-  now: DbTime;
 }
 
 const targetById = lookup<TargetRow>(
   'uuid',
   (key, tenant, table) => clause`
-    select a.id as key, :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+    select a.id as key, t.tag, t.max_lifetime, ${applicationColumns('a')}
     from ${table('applications')} a join ${table('tenants')} t on t.id = a.tenant_id and t.disabled_at is null
     where a.id = ${key} and a.tenant_id = ${tenant} and ${notExpired('a')}`,
 );
 
 const selectSignInTargets = (tenant: string) => sql`
-  select :now as now, t.tag, t.max_lifetime, ${applicationColumns('a')}
+  select t.tag, t.max_lifetime, ${applicationColumns('a')}
   from applications a join tenants t on t.id = a.tenant_id and t.disabled_at is null
   where a.tenant_id = ${tenant} and a.type = 'management' and a.trusted_issuers is not null and ${notExpired('a')}
   order by a.id`;

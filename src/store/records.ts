@@ -136,6 +136,8 @@ export interface Authorization extends Grants {
   readonly trust?: Digest | undefined;
   /** Replaces the session's own expiry, if defined. */
   readonly expiresAt: number | undefined;
+  /** Without a ceiling: when a rule of the authorizer ends that allows this. The session ends then, too. */
+  readonly latest?: number | undefined;
   /** Milliseconds between the creation of a session and its latest possible expiry. */
   readonly maxLifetime: number;
 }

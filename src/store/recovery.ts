@@ -2,6 +2,7 @@
 
 import type { EntryWriter } from '../audit/log.ts';
 import type { Db, Queries } from '../db/db.ts';
+import { databaseTime } from '../db/sql.ts';
 import { sql } from '../db/statement.ts';
 import { removedState } from '../domain/access/history.ts';
 import {
@@ -13,6 +14,7 @@ import {
 } from '../domain/access/revocation.ts';
 import { accessSettings } from '../domain/application.ts';
 import { byOperator } from '../domain/audit.ts';
+import { currentRules } from '../domain/rule.ts';
 import { deleteRecordCounts } from './application-storage.ts';
 import { accessColumns, applications, lockApplication, updateApplication } from './applications.ts';
 import type { Recovered, Revived, RevivedApplication, RevivedTenant } from './maintenance.ts';
@@ -37,7 +39,7 @@ export async function lookUpRevived(db: Db, rows: readonly AuditRow[]): Promise<
 }
 
 async function lookUpApplication(db: Db, revocation: Revocation): Promise<RevivedApplication | undefined> {
-  const { tenant, application, deleted, access } = revocation;
+  const { tenant, application, deleted, access: recorded } = revocation;
   const found = await applications(db).get(tenant, application);
   if (!found) return undefined;
   const there = await db.all<{ id: string; ending: string }>(sql`select id, ending from application_keys
@@ -46,6 +48,8 @@ async function lookUpApplication(db: Db, revocation: Revocation): Promise<Revive
   const keys = there.filter(({ id }) => all || revocation.keys.includes(id));
   const { name } = found;
   const now = applicationAccess(found);
+  const rules = recorded.rules && currentRules(recorded.rules, await databaseTime(db));
+  const access = { ...recorded, ...(rules && { rules }) };
   const narrower = !deleted && isNarrower(now, access);
   const quarantined = !deleted && revocation.quarantined && found.quarantined_at === undefined;
   if (!deleted && keys.length === 0 && !narrower && !quarantined) return undefined;

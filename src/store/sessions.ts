@@ -21,6 +21,7 @@ import { longestSession, type Session } from '../domain/session.ts';
 import { notExpired, toText } from './applications.ts';
 import { listRows } from './lists/rows.ts';
 import type {
+  Authorization,
   Authorized,
   CountedSessions,
   NewDelegation,
@@ -144,23 +145,11 @@ export function sessions(db: Executor): Sessions {
     },
 
     authorize: (tenant, nonce, authorization) => {
-      const { ceiling, unlimitedBy: unlimited, trust, expiresAt, maxLifetime, by, subject } = authorization;
-      const [permissions, rules] = toText(authorization);
-      const grant = { permissions, rules, by, ceiling, unlimited, trust, subject };
-      const spent = db.transaction((tx) =>
-        tx.returning<SpentRow>(
-          spend(
-            tenant,
-            nonce,
-            grant,
-            expiresAt === undefined ? undefined : { expiry: expiresAt, longest: maxLifetime },
-          ),
-        ),
-      );
+      const spent = db.transaction((tx) => tx.returning<SpentRow>(spend(tenant, nonce, authorization)));
       return then(spent, ([row]) =>
         row
           ? { outcome: 'authorized' as const, session: row.id, expiresAt: endOf(row) }
-          : failure(tenant, nonce, maxLifetime),
+          : failure(tenant, nonce, authorization.maxLifetime),
       );
     },
 
@@ -215,34 +204,27 @@ const byNonce = (tenant: Param, nonce: Uint8Array) =>
   clause`sessions.tenant_id = ${tenant} and sessions.nonce_digest = ${nonce} and (select 1 from applications a
     where a.tenant_id = ${tenant} and a.id = sessions.application_id and ${notExpired('a')}) = 1`;
 
-/** What `spend` writes. */
-type Granted = Record<'permissions' | 'rules' | 'by', string> &
-  Record<'ceiling' | 'unlimited' | 'trust', Uint8Array | undefined> & {
-    readonly subject: string | undefined;
-  };
-
 /**
- * Spends the nonce. Without `until`, it has no condition about the expiry, because PostgreSQL would plan a statement with
+ * Spends the nonce. Without `expiresAt`, it has no condition about the expiry, because PostgreSQL would plan a statement with
  * an optional one again each time. `sessions` has no alias, because SQLite does not accept one in `returning`.
  */
-function spend(
-  tenant: string,
-  nonce: Uint8Array,
-  granted: Granted,
-  until?: Record<'expiry' | 'longest', number>,
-) {
-  const [owner, subject, expiry] = [
-    new Param(tenant),
-    new Param(granted.subject ?? null),
-    new Param(until?.expiry ?? null),
-  ];
-  return sql`update sessions set permissions = ${granted.permissions}, rules = ${granted.rules}, authorized_at = :now,
-      authorized_by = ${granted.by}, authorizer_digest = ${granted.ceiling}, unlimited_by = ${granted.unlimited},
-      unlimited_trust = ${granted.trust}, subject = ${subject},
+function spend(tenant: string, nonce: Uint8Array, authorization: Authorization) {
+  const { ceiling, unlimitedBy, trust, expiresAt, latest: end, maxLifetime, by } = authorization;
+  const [permissions, rules] = toText(authorization);
+  const [owner, subject] = [new Param(tenant), new Param(authorization.subject ?? null)];
+  const [expiry, last] = [new Param(expiresAt ?? null), new Param(end ?? null)];
+  const isSet = expiresAt !== undefined;
+  const set = isSet
+    ? clause`, expires_at = ${expiry}`
+    : end !== undefined &&
+      clause`, expires_at = case when sessions.expires_at < ${last} then sessions.expires_at else ${last} end`;
+  return sql`update sessions set permissions = ${permissions}, rules = ${rules}, authorized_at = :now,
+      authorized_by = ${by}, authorizer_digest = ${ceiling}, unlimited_by = ${unlimitedBy},
+      unlimited_trust = ${trust}, subject = ${subject},
       subject_since = coalesce((select e.ended_at from ended_subjects e
-        where e.tenant_id = ${owner} and e.subject = ${subject}), 0)${until !== undefined && clause`, expires_at = ${expiry}`}
+        where e.tenant_id = ${owner} and e.subject = ${subject}), 0)${set}
     where ${byNonce(owner, nonce)} and sessions.authorized_at is null and sessions.expires_at > :now
-      ${until !== undefined && clause`and ${expiry} <= ${latest(owner, new Param(until.longest))}`}
+      ${isSet && clause`and ${expiry} <= ${latest(owner, new Param(maxLifetime))}`}
     returning id, ${endsOf('sessions', owner)}`;
 }
 

@@ -65,22 +65,23 @@ export interface Applications {
   /** The order of `ids` is ignored. */
   list(tenant: string, filter: ApplicationFilter, window: ListWindow): Promise<ListPage<Application>>;
   /**
-   * Applications that expired after `since`, but were not removed by the sweep yet. No other method returns them.
-   * Deleted applications are left out.
+   * Applications that expired after `since`, but were not removed by the sweep yet, and those of which a rule may have
+   * ended since, with the rules that have ended. No other method returns these. At most `limit` of each. Deleted
+   * applications are left out.
    */
-  expiredSince(tenant: string, since: number, limit: number): Promise<Application[]>;
+  endedSince(tenant: string, since: number, limit: number): Promise<Application[]>;
   /** Returns undefined if there are too many to count. */
   count(tenant: string): Promise<number | undefined>;
   /**
-   * Calls `revise` with the current application and stores the fields that it returns. Rejects without a change if
-   * `revise` throws. Concurrent updates run one after another, each on the result of the previous one. Returns
+   * Calls `revise` with the current application and stores the fields that it returns. `stored` also has the rules that
+   * have ended. Rejects without a change if `revise` throws. Concurrent updates run one after another, each on the result of the previous one. Returns
    * undefined if the application does not exist.
    */
   update(
     tenant: string,
     id: string,
     change: Change,
-    revise: (current: Application) => ApplicationUpdate,
+    revise: (current: Application, stored: Application) => ApplicationUpdate,
   ): Promise<Application | undefined>;
   /**
    * Puts the application into quarantine or releases it, for every request sent after this resolves. Does nothing if it

@@ -4,12 +4,12 @@ import type { DbTime, Executor } from '../db/db.ts';
 import { type Clause, clause, list, Param, raw, sql } from '../db/statement.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { lazy } from '../domain/lazy.ts';
-import { notExpired, toEffectiveGrants, toGrants } from './applications.ts';
+import { notExpired, type ReadAt, toEffectiveGrants, toGrants } from './applications.ts';
 import type { SubjectScan } from './records.ts';
 import { isValid, kindOf, ofCeiling, ownerAndAuthorizer } from './sessions.ts';
 import type { Subject, SubjectBatch, Subjects } from './store.ts';
 
-interface ApplicationRow {
+interface ApplicationRow extends ReadAt {
   id: string;
   name: string;
   permissions: string;
@@ -36,7 +36,7 @@ const hasUniqueName = (tenant: Param) => clause`
   not exists (select 1 from applications o where o.tenant_id = ${tenant}
   and o.name = a.name and o.id <> a.id and ${notExpired('o')})`;
 
-const sessionColumns = clause`s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,
+const sessionColumns = clause`:now as now, s.id, s.application_id, s.authorized_by, s.subject, a.name, s.permissions, a.quarantined_at,
   s.quarantined_at as session_quarantined_at, ${ofCeiling('permissions')} as ceiling_permissions,
   ${ofCeiling('rules')} as ceiling_rules, c.id as authorizer_id, c.name as authorizer_name`;
 const authorizerQuarantine = raw('c.quarantined_at as authorizer_quarantined_at');
@@ -44,14 +44,14 @@ const authorizerQuarantine = raw('c.quarantined_at as authorizer_quarantined_at'
 export function subjects(db: Executor): Subjects {
   return {
     applications: async (tenant, ids) => {
-      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules, :now as now from applications a
         where a.tenant_id = ${tenant} and a.id in ${list(ids)} and ${notExpired('a')}`;
       return (await db.all<ApplicationRow>(statement)).flatMap(toApplicationSubject);
     },
 
     named: async (tenant, names) => {
       const owner = new Param(tenant);
-      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules from applications a
+      const statement = sql`select a.id, a.name, a.permissions, a.quarantined_at, a.rules, :now as now from applications a
         where a.tenant_id = ${owner} and a.name in ${list(names)} and ${notExpired('a')}
           and ${hasUniqueName(owner)}`;
       return (await db.all<ApplicationRow>(statement)).flatMap(toApplicationSubject);
@@ -96,7 +96,7 @@ function mayName(alias: string, permission: string | undefined): Clause {
 /** `rules` is null if the application has expired, or if it cannot have the permission. */
 function scanApplications(tenant: string, { permission, before, limit, uniqueNames }: SubjectScan) {
   const owner = new Param(tenant);
-  return sql`select a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
+  return sql`select :now as now, a.id, a.name, a.permissions, a.quarantined_at, case when ${notExpired('a')}
       and ${mayName('a', permission)} ${uniqueNames === true && clause`and ${hasUniqueName(owner)}`}
     then a.rules end as rules, octet_length(a.rules) as size
   from applications a where a.tenant_id = ${owner} and a.id < ${before} order by a.id desc limit ${limit}`;
@@ -127,9 +127,9 @@ function toBatch(kind: Subject['kind'], rows: SessionRow[], limit: number): Subj
 
 /** Parses the grants when they are needed: those of 100 rows take up to 50 ms, and the caller pauses between rows. */
 function toApplicationSubject(row: ApplicationRow): Subject[] {
-  const { id, name, permissions, quarantined_at, rules } = row;
+  const { id, name, permissions, quarantined_at, rules, now } = row;
   if (rules === null) return [];
-  const grants = lazy(() => toEffectiveGrants({ permissions, rules, quarantined_at }));
+  const grants = lazy(() => toEffectiveGrants({ permissions, rules, quarantined_at, now }));
   return [
     {
       kind: 'application',
@@ -154,7 +154,7 @@ function toSessionSubject(row: SessionRow): Subject[] {
   const ceiling = lazy(() =>
     ceiling_permissions === null || ceiling_rules === null
       ? undefined
-      : toGrants({ permissions: ceiling_permissions, rules: ceiling_rules }),
+      : toGrants({ permissions: ceiling_permissions, rules: ceiling_rules, now: row.now }),
   );
   return [
     {

@@ -8,7 +8,7 @@ import { expireOperation, removedState } from '../domain/access/history.ts';
 import { byOperator, expiringOperation } from '../domain/audit.ts';
 import { timestamp } from '../domain/common-fields.ts';
 import { deleteTokens } from './application-storage.ts';
-import { type ApplicationRow, applicationColumns, toApplication } from './applications.ts';
+import { type ApplicationRow, storedColumns, toStored } from './applications.ts';
 import { deleteRecords } from './idempotency.ts';
 import type { TenantRemoval } from './maintenance.ts';
 import type { NewEntry } from './store.ts';
@@ -133,7 +133,7 @@ async function removeApplications(db: Db, writeEntries: EntryWriter, part: Part)
   const someReleased = clause`(select 1 from ${released(tenant, raw('applications.id'))} limit 1)`;
   const isUnused = clause`and ${someSession(tenant)} is null and (quarantined_at is null or ${someReleased} is null)`;
   const deletion = sql`${expired(db, 'applications', part, isUnused)}
-    returning ${applicationColumns('applications')}, (select :now) as now,
+    returning ${storedColumns('applications')}, (select :now) as now,
       (select t.deleted_at from tenants t where t.id = ${tenant}) as tenant_deleted_at`;
   // Without an order, PostgreSQL may read all applications.
   const some = sql`select 1 as one from applications
@@ -154,7 +154,7 @@ function entryOf(row: RemovedRow): NewEntry {
     at: Number(row.now),
     operation: expireOperation,
     entity: { kind: 'application', id: row.id },
-    difference: removedState(toApplication(row)),
+    difference: removedState(toStored(row)),
   };
 }
 

@@ -55,7 +55,35 @@ test('a cached credential is invalid from the millisecond at which it expires', 
   expect(await find()).toBeDefined();
   on.clock.advance(1);
   expect(await find()).toBeUndefined();
-  expect(lookups).toBe(1);
+  expect(lookups).toBe(2);
+});
+
+test('a cached policy lacks a rule from the millisecond at which it ends, and is then cached again', async () => {
+  const ends = [200, 300].map((after) => new Date(on.clock.now() + after).toISOString());
+  const rules = ends.map((expires_at, index) => ({
+    description: undefined,
+    conditions: undefined,
+    priority: 1,
+    container: `/${index}/`,
+    transform: 'mask' as const,
+    permissions: ['token:read'],
+    expires_at,
+  }));
+  const own = await on.application(tenant, { rules, permissions: [] });
+  const seen = async () => (await node.credentials.find(own.key))?.policy.rules.length;
+  const before = lookups;
+  for (const [after, count, reads] of [
+    [0, 2, 1],
+    [199, 2, 1],
+    [1, 1, 2],
+    [99, 1, 2],
+    [1, 0, 3],
+    [1, 0, 3],
+  ] as const) {
+    on.clock.advance(after);
+    for (let n = 0; n < 3; n++) expect(await seen()).toBe(count);
+    expect(lookups - before).toBe(reads);
+  }
 });
 
 test('a commit of another node makes the next request read the credential again', async () => {

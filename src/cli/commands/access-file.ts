@@ -72,6 +72,8 @@ const AccessFile = z.strictObject({
   applications: z.array(FileApplication).describe('The applications of the tenant, in any order.'),
 });
 
+const dateTime = '\\d{4}-\\d\\d-\\d\\dT.+';
+
 /** The JSON schema of the file, for editors. Draft 7, because editors support it best. */
 export function accessFileSchema(): object {
   const schema = z.toJSONSchema(AccessFile, {
@@ -80,7 +82,12 @@ export function accessFileSchema(): object {
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
       if (zodSchema === Permission) suggestPermissions(jsonSchema);
-      if (zodSchema === ExpiryChange) jsonSchema.pattern = `^(${never}|\\d{4}-\\d\\d-\\d\\dT.+)$`;
+      if (zodSchema === ExpiryChange) jsonSchema.pattern = `^(${never}|${dateTime})$`;
+      // Not every editor knows formats.
+      if (jsonSchema.format === 'date-time') {
+        delete jsonSchema.format;
+        jsonSchema.pattern = `^${dateTime}$`;
+      }
       // Rules of applications have no conditions.
       if (zodSchema === Rule) delete jsonSchema.properties?.conditions;
     },

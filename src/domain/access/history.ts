@@ -4,6 +4,7 @@ import type { Difference, LogEntry } from '../audit.ts';
 import { type Grants, grantFields, noGrants } from '../grant.ts';
 import { compilePolicy, type Policy } from '../policy.ts';
 import { quarantined } from '../quarantine.ts';
+import { currentRules } from '../rule.ts';
 
 /** The fields of an application that determine its access. */
 export interface ApplicationState extends Grants {
@@ -90,7 +91,8 @@ export function policyAt(state: ApplicationState, time: number): Policy {
   const exists =
     Date.parse(created_at) <= time && (expires_at === undefined || Date.parse(expires_at) > time);
   if (!exists) return compilePolicy(noGrants);
-  return compilePolicy(state.quarantined_at === undefined ? state : quarantined(state));
+  const current = { ...state, rules: currentRules(state.rules, time) };
+  return compilePolicy(state.quarantined_at === undefined ? current : quarantined(current));
 }
 
 /**

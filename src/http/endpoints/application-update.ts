@@ -7,17 +7,19 @@ import {
   Application as ApplicationView,
   accessErrors,
   expiryAfter,
+  never,
   readOnlyErrors,
   settingNames,
   settingsAfter,
 } from '../../domain/application.ts';
 import { difference } from '../../domain/audit.ts';
 import { type Errors, orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { endErrors, permissionsIn } from '../../domain/grant.ts';
 import { networkMatcher } from '../../domain/network.ts';
 import { compilePolicy } from '../../domain/policy.ts';
-import { changeBy, denyEscalation, mustHold, type Principal } from '../../domain/principal.ts';
+import { changeBy, denyEscalation, denyOutliving, mustHold, type Principal } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
-import type { Rule } from '../../domain/rule.ts';
+import { currentRules, type Rule } from '../../domain/rule.ts';
 import { integer } from '../pipeline/pagination.ts';
 import { type Call, changeEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
@@ -76,8 +78,7 @@ export const updateApplication = changeEndpoint({
     mustHold(principal, 'access:review');
     usage.record(principal, 'access:review');
     const current = orNotFound(await store.applications.get(principal.tenantId, params.id));
-    const stored = await withDestinationIds(store, principal.tenantId, call.body.rules);
-    const { permissions, rules } = updatedFields(call, current, stored);
+    const { permissions, rules } = updatedFields(call, current, await sentRules(call, store));
     const update = {
       tenantId: principal.tenantId,
       applicationId: params.id,
@@ -94,10 +95,10 @@ export const updateApplication = changeEndpoint({
   },
   handle: async (call, { store }) => {
     const { principal, params } = call;
-    const rules = await withDestinationIds(store, principal.tenantId, call.body.rules);
+    const rules = await sentRules(call, store);
     let before: Application | undefined;
-    const revise = (current: Application) => {
-      before = current;
+    const revise = (current: Application, stored: Application) => {
+      before = stored;
       return updatedFields(call, current, rules);
     };
     const change = changeBy(principal);
@@ -108,22 +109,38 @@ export const updateApplication = changeEndpoint({
   },
 });
 
+/** The rules in the request that have not ended, with ids of destinations. */
+function sentRules(
+  { principal, body }: Call<unknown, unknown, ApplicationUpdate>,
+  store: Parameters<typeof withDestinationIds>[0],
+): Promise<Rule[]> {
+  return withDestinationIds(store, principal.tenantId, currentRules(body.rules, principal.now));
+}
+
 /**
  * The fields after the update. Throws `grant_not_held` if the caller may not grant them, then `changed_meanwhile` or
  * `validation_failed`.
  */
 function updatedFields(call: Call<unknown, unknown, ApplicationUpdate>, current: Application, rules: Rule[]) {
-  const { principal, body, requireMatch, requestInfo } = call;
+  const { principal, requireMatch, requestInfo } = call;
+  const body = { ...call.body, rules: currentRules(call.body.rules, principal.now) };
   denyEscalation(principal, current, body);
+  const settings = settingsAfter(current, body);
+  // New issuers can issue keys, which gives away also what the application had before.
+  const isKept = JSON.stringify(settings.trusted_issuers) === JSON.stringify(current.trusted_issuers);
+  const end = body.expires_at === never ? undefined : (body.expires_at ?? current.expires_at);
+  const kept = isKept ? { grants: current, end: current.expires_at } : undefined;
+  denyOutliving(principal, { grants: body, end }, kept);
   requireMatch(versionOf(current));
   throwIfInvalid({
     ...readOnlyErrors(current, body),
     ...accessErrors(current.type, body),
+    ...(permissionsIn(body).length === 0 && endErrors(call.body, principal.now)),
     ...lockoutErrors(principal, current.id, body.allowed_networks, requestInfo.certainAddress()),
   });
   const { name, permissions } = body;
   const expires_at = expiryAfter(current, body, principal);
-  return { name, permissions, rules, ...settingsAfter(current, body), ...(expires_at && { expires_at }) };
+  return { name, permissions, rules, ...settings, ...(expires_at && { expires_at }) };
 }
 
 /** Prevents lockout: a caller cannot remove its address from the allowed networks of the application it belongs to. */

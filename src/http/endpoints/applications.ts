@@ -14,11 +14,12 @@ import {
 import { type Difference, difference } from '../../domain/audit.ts';
 import { DateTime, Id, NameFilter, requireFuture, timestamp } from '../../domain/common-fields.ts';
 import { fail, orNotFound, throwIfInvalid } from '../../domain/error.ts';
+import { endErrors } from '../../domain/grant.ts';
 import { JsonText } from '../../domain/json-text.ts';
 import { applicationKinds, type Minted, mint, newId } from '../../domain/key.ts';
 import { LabelFilter, maxLabelFilters } from '../../domain/labels.ts';
 import { endsWithApplication, latestExpiry, newExpiry } from '../../domain/lifetime.ts';
-import { changeBy, denyEscalation } from '../../domain/principal.ts';
+import { changeBy, denyEscalation, denyOutliving } from '../../domain/principal.ts';
 import { versionOf } from '../../domain/row-version.ts';
 import { etag } from '../pipeline/etag.ts';
 import { listQuery, oneOrMore, pageOf, pageText, paginate } from '../pipeline/pagination.ts';
@@ -65,10 +66,11 @@ export const createApplication = changeEndpoint({
   retries: 'same key',
   etag: 'sent',
   handle: async ({ principal, body }, { store }) => {
-    throwIfInvalid(accessErrors(body.type, body));
+    throwIfInvalid({ ...accessErrors(body.type, body), ...endErrors(body, principal.now) });
     const expiresAt = newExpiry(body.expires_at, principal);
     const keyExpiresAt = latestExpiry(principal);
     denyEscalation(principal, body);
+    denyOutliving(principal, { grants: body, end: expiresAt });
     const key = mint(applicationKinds[body.type], principal.tenantTag);
     const application = await store.applications.create(
       principal.tenantId,
@@ -167,6 +169,7 @@ export const regenerateKey = changeEndpoint({
     requireFuture(oldKeysExpireAt, principal.now, 'old_keys_expire_at');
     const newKey = (current: Application, keys: number) => {
       denyEscalation(principal, current);
+      denyOutliving(principal, { grants: current, end: current.expires_at });
       requireMatch(versionOf(current));
       if (keys >= maxKeys) throw fail('too_many_keys');
       return mint(applicationKinds[current.type], principal.tenantTag);

@@ -11,7 +11,7 @@ import { Id, requireFuture } from '../../domain/common-fields.ts';
 import { fail, orNotFound } from '../../domain/error.ts';
 import { applicationKinds, mint } from '../../domain/key.ts';
 import { endsWithApplication, newExpiry, requireWithinApplication } from '../../domain/lifetime.ts';
-import { changeBy, denyEscalation } from '../../domain/principal.ts';
+import { changeBy, denyEscalation, denyOutliving } from '../../domain/principal.ts';
 import { changeEndpoint, readEndpoint, reply } from '../pipeline/route.ts';
 import { example } from '../reference/examples.ts';
 import { entityOf, overlapOf, params } from './applications.ts';
@@ -39,6 +39,7 @@ export const createKey = changeEndpoint({
     const newKey = (current: Application, keys: number) => {
       application = current;
       denyEscalation(principal, current);
+      denyOutliving(principal, { grants: current, end: expiry.expiresAt ?? current.expires_at });
       requireWithinApplication(body.expires_at, current.expires_at);
       if (keys >= maxKeys) throw fail('too_many_keys');
       return mint(applicationKinds[current.type], principal.tenantTag);

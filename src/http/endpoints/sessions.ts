@@ -5,7 +5,7 @@ import { type Errors, fail, orNotFound, throwIfInvalid } from '../../domain/erro
 import { type Grants, grantErrors, noGrants, permissionsIn } from '../../domain/grant.ts';
 import { mint, newId, parseKey } from '../../domain/key.ts';
 import type { Policy } from '../../domain/policy.ts';
-import { denyUnheldGrants, holds } from '../../domain/principal.ts';
+import { denyUnheldGrants, holds, holdsUntil } from '../../domain/principal.ts';
 import { Container } from '../../domain/rule.ts';
 import {
   appliesIn,
@@ -103,9 +103,17 @@ export const authorizeSession = changeEndpoint({
   handle: async ({ principal, body }, { store, usage, sessionTtlMax }) => {
     throwIfInvalid(grantErrors('session', body));
     requireFuture(body.expires_at, principal.now);
-    const unrestricted = unrestrictedBy.find((permission) => holds(principal, permission));
-    if (unrestricted) usage.record(principal, unrestricted);
-    else {
+    const unrestricted = unrestrictedBy
+      .filter((permission) => holds(principal, permission))
+      .toSorted((a, b) => holdsUntil(principal, b) - holdsUntil(principal, a))[0];
+    const end = unrestricted ? holdsUntil(principal, unrestricted) : Number.POSITIVE_INFINITY;
+    if (unrestricted) {
+      usage.record(principal, unrestricted);
+      if ((body.expires_at ?? 0) > end)
+        throwIfInvalid({
+          expires_at: [`must be at most ${timestamp(end)}, when your key loses \`${unrestricted}\``],
+        });
+    } else {
       denyUnheldGrants(principal, permissionsIn(body));
       throwIfInvalid(emptyGrantErrors(body, principal.policy));
     }
@@ -123,6 +131,7 @@ export const authorizeSession = changeEndpoint({
         ? { ceiling: undefined, unlimitedBy: principal.digest, trust }
         : { ceiling: principal.digest }),
       expiresAt: body.expires_at,
+      latest: Number.isFinite(end) ? end : undefined,
       maxLifetime: sessionTtlMax,
     };
     const result = await store.sessions.authorize(principal.tenantId, nonce.digest, authorization);

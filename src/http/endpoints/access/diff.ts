@@ -18,7 +18,7 @@ import { DateTime, Flag, Text, Timestamp, timestamp, Uuid } from '../../../domai
 import { throwIfInvalid } from '../../../domain/error.ts';
 import { hasTrait, Permission } from '../../../domain/permission.ts';
 import type { Policy } from '../../../domain/policy.ts';
-import { Container, canonicalContainer } from '../../../domain/rule.ts';
+import { Container, canonicalContainer, endOfRule } from '../../../domain/rule.ts';
 import { type Reserve, StepBudget, type Steps } from '../../../domain/steps.ts';
 import type { Store } from '../../../store/store.ts';
 import { readEndpoint, reply } from '../../pipeline/route.ts';
@@ -30,8 +30,8 @@ const maxEvents = 10;
 /** Page size, and maximum pages of audit entries that are read for each operation. */
 const pages = { size: 200, max: 10 };
 const maxNewPages = 20;
-/** Maximum applications that are read of those that have expired but are still stored. */
-const maxExpired = 2000;
+/** Maximum applications that are read of those that have expired but are still stored, and of those with ended rules. */
+const maxEnded = 2000;
 /** Maximum steps of the comparison: about a second. */
 const maxSteps = 200_000;
 
@@ -46,7 +46,9 @@ const Query = z.strictObject({
 
 const Event = z.object({
   at: Timestamp.describe('When it happened.'),
-  operation: Text.describe('The operation, such as `application.update`.'),
+  operation: Text.describe(
+    'The operation, such as `application.update`, or `application.rule.end` when a rule ended.',
+  ),
   by: Uuid.optional().describe('The application or session that did it. Absent for operators and expiry.'),
   entry: Uuid.optional().describe('The id of the entry in the audit log. Absent if it has none.'),
 });
@@ -140,7 +142,7 @@ async function readHistory(store: Store, tenantId: string, from: number, reserve
   const applications = new Map<string, Changed>();
   let [isComplete, recordedSince] = [true, undefined as number | undefined];
   // Read before the log, because the sweep may remove expired applications while the log is read.
-  const expired = await store.applications.expiredSince(tenantId, from, maxExpired);
+  const ended = await store.applications.endedSince(tenantId, from, maxEnded);
   for (const operation of accessOperations) {
     const filter = { operation, result: 'success' as const, from };
     const { complete, gaps } = await scanLog(store, tenantId, filter, { ...pages, reserve }, (entries) => {
@@ -159,10 +161,10 @@ async function readHistory(store: Store, tenantId: string, from: number, reserve
   for (const { entries } of applications.values()) entries.sort((a, b) => (a.id < b.id ? 1 : -1));
   await addCurrent(store, tenantId, applications, reserve);
   // Read again, because more applications may have expired while the log was read.
-  const expiredMeanwhile = await store.applications.expiredSince(tenantId, from, maxExpired);
-  for (const row of [...expired, ...expiredMeanwhile])
+  const endedMeanwhile = await store.applications.endedSince(tenantId, from, maxEnded);
+  for (const row of [...ended, ...endedMeanwhile])
     applications.set(row.id, { entries: [], ...applications.get(row.id), current: row });
-  if (Math.max(expired.length, expiredMeanwhile.length) === maxExpired) isComplete = false;
+  if (Math.max(ended.length, endedMeanwhile.length) >= maxEnded) isComplete = false;
   if (!(await addNew(store, tenantId, from, applications, reserve))) isComplete = false;
   return { applications, complete: isComplete, recordedSince };
 }
@@ -222,11 +224,18 @@ function* differences(
     }
     const before = policyAt(states.before, from);
     const after = policyAt(states.after, to);
-    const events = eventsOf(states.after, entries, from, to);
+    const events = eventsOf(states, entries, from, to);
     for (const change of yield* budget.count(changesOf(before, after, query)))
       data.push({ application: { id, name: states.after.name }, ...change, events });
   }
   return { data, unknown, isComplete: data.length <= maxListed };
+}
+
+interface States {
+  readonly before: ApplicationState;
+  readonly after: ApplicationState;
+  /** When rules have ended in between. */
+  readonly ends: readonly string[];
 }
 
 /** Returns the states of an application at `from` and `to`. Undefined if the entries do not tell both states. */
@@ -235,23 +244,32 @@ function* statesOf(
   entries: readonly LogEntry[],
   from: number,
   to: number,
-): Steps<{ before: ApplicationState; after: ApplicationState } | undefined> {
+): Steps<States | undefined> {
   let state = current;
   let after = current;
+  const ends = new Set<string>();
+  let next = to;
+  const addEnds = (since: number) => {
+    for (const rule of state?.rules ?? [])
+      if (rule.expires_at && endOfRule(rule) > since && endOfRule(rule) <= next) ends.add(rule.expires_at);
+    next = Math.min(next, since);
+  };
   for (const entry of entries) {
     yield;
     const at = Date.parse(entry.at);
     if (at <= from) break;
+    addEnds(at);
     state = stateBefore(state, entry);
     if (at > to) after = state;
     // The application was removed before `to`, so it had no access at `to`. Its last name and expiry are returned.
     else if (!after) after = state && { ...state, permissions: [], rules: [] };
   }
-  return state && after && { before: state, after };
+  addEnds(from);
+  return state && after && { before: state, after, ends: [...ends] };
 }
 
 function eventsOf(
-  { created_at, expires_at }: ApplicationState,
+  { after: { created_at, expires_at }, ends }: States,
   entries: readonly LogEntry[],
   from: number,
   to: number,
@@ -274,7 +292,10 @@ function eventsOf(
     !/\.(delete|expire)$/.test(recorded[0]?.operation ?? '')
       ? [{ at: expires_at, operation: 'application.expire' }]
       : [];
-  return [...created, ...recorded.toReversed(), ...expired].slice(-maxEvents);
+  const ended = ends.map((at) => ({ at, operation: 'application.rule.end' }));
+  return [...created, ...recorded.toReversed(), ...ended, ...expired]
+    .toSorted((a, b) => Date.parse(a.at) - Date.parse(b.at))
+    .slice(-maxEvents);
 }
 
 function* changesOf(
