@@ -7,6 +7,23 @@ export function parseDuration(text: string): number | undefined {
   return unit === undefined ? undefined : Number(count) * (units[unit] as number);
 }
 
+/** In its two largest units, such as `2d 3h`. From 60 days on only in days. */
+export function formatDuration(milliseconds: number): string {
+  const seconds = Math.floor(milliseconds / 1000);
+  const days = Math.floor(seconds / 86_400);
+  if (days > 60) return `${days}d`;
+  const parts: [number, string][] = [
+    [days, 'd'],
+    [Math.floor(seconds / 3600) % 24, 'h'],
+    [Math.floor(seconds / 60) % 60, 'm'],
+    [seconds % 60, 's'],
+  ];
+  const first = parts.findIndex(([value]) => value > 0);
+  if (first < 0) return '0s';
+  const largest = parts.slice(first, first + 2);
+  return largest.map(([value, unit]) => `${value}${unit}`).join(' ');
+}
+
 /** Milliseconds, or whole months of the UTC calendar. */
 export type Age = number | { readonly months: number };
 

@@ -11,6 +11,7 @@ import {
 } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../domain/escape.ts';
 import type { Labels } from '../../domain/labels.ts';
+import { currentRules } from '../../domain/rule.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { CommandError, ErrorAbout, negativeExitCode, UsageError } from '../errors.ts';
 import { withNewFile } from '../terminal/files.ts';
@@ -158,7 +159,11 @@ async function readAndPlan(call: Call, { wanted, destinations, ...scope }: Apply
   const names = new Map(existing.map(({ id, name }) => [id, name]));
   const named = <A extends FileApplication | Application>(one: A) =>
     withDestinations(one, (reference) => names.get(reference) ?? reference);
-  const inFiles = wanted.map((one) => ({ ...one, application: named(one.application) }));
+  const now = Date.now();
+  const inFiles = wanted.map(({ application, ...one }) => {
+    const rules = currentRules(application.rules, now);
+    return { ...one, application: named({ ...application, rules }) };
+  });
   const { reportProblems } = await import('./access-file.ts');
   const known = new Set([...existing, ...destinations].map(({ name }) => name));
   const unknown = inFiles.flatMap(({ application: { name, rules }, file, line }) =>
@@ -171,7 +176,7 @@ async function readAndPlan(call: Call, { wanted, destinations, ...scope }: Apply
         message: `"${name}" has a rule with the unknown destination "${reference}"`,
       })),
   );
-  reportProblems([...findConflicts(wanted, current, Date.now()), ...unknown]);
+  reportProblems([...findConflicts(inFiles, current, now), ...unknown]);
   return {
     ...makePlan(inFiles, current.map(named), scope, own),
     destinations: planDestinations(destinations, existing),

@@ -6,6 +6,7 @@ import {
   type ApplicationWithKey,
   etagOf,
 } from '../../../sdk/src/sallyport.ts';
+import { formatDuration } from '../../domain/duration.ts';
 import { parseKey } from '../../domain/key.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { CommandError, UsageError } from '../errors.ts';
@@ -308,7 +309,7 @@ export function show(
       ['name', app.name],
       ['type', app.type],
       ['permissions', app.permissions.join(', ')],
-      ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule)] as const),
+      ...app.rules.map((rule, index) => [`rule ${index + 1}`, formatRule(rule, Date.now())] as const),
       ['origins', app.allowed_origins?.join(', ')],
       ['bound sessions', app.require_bound_sessions ? 'required' : undefined],
       ['networks', app.allowed_networks?.join(', ')],
@@ -327,8 +328,10 @@ export function show(
   );
 }
 
-export function formatRule(rule: AccessRule): string {
-  const { priority, permissions, container, conditions, destinations, transform, defaults } = rule;
+/** With `now`, it also says how long the rule lasts. */
+export function formatRule(rule: AccessRule, now?: number): string {
+  const { priority, permissions, container, conditions, destinations, transform, defaults, expires_at } =
+    rule;
   const scope = [
     ...(container ? [`in ${container}`] : []),
     ...(conditions ?? []).map(({ attribute, operator, value }) => `where ${attribute} ${operator} ${value}`),
@@ -337,7 +340,12 @@ export function formatRule(rule: AccessRule): string {
   const note = rule.description ? ` (${rule.description})` : '';
   const shown = `as ${transform}${rule.require_purpose ? ' with a purpose' : ''}`;
   if (defaults) scope.push(`with defaults ${JSON.stringify(defaults)}`);
-  return `priority ${priority}: ${[permissions.join(', '), ...scope, shown].join(' ')}${note}`;
+  const end = expires_at === undefined ? '' : ` until ${expires_at}${leftUntil(expires_at, now)}`;
+  return `priority ${priority}: ${[permissions.join(', '), ...scope, shown].join(' ')}${end}${note}`;
+}
+
+function leftUntil(end: string, now: number | undefined): string {
+  return now === undefined ? '' : ` (ends in ${formatDuration(Date.parse(end) - now)})`;
 }
 
 function by(at: string | undefined, actor: string | undefined): string | undefined {

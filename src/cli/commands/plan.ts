@@ -50,6 +50,13 @@ function matching({ name, previous_name }: FileApplication, current: readonly Ap
   return named.length > 0 ? named : current.filter((one) => one.name === previous_name);
 }
 
+function countGrants({
+  permissions,
+  rules,
+}: Pick<FileApplication, 'permissions' | 'rules'> | Application): number {
+  return permissions.length + rules.length;
+}
+
 /** Finds changes that the API does not allow, such as another type, and names that are not unique. */
 export function findConflicts(
   wanted: readonly Wanted[],
@@ -71,6 +78,8 @@ export function findConflicts(
       );
     if (one && one.type !== type)
       return conflict(`is ${one.type}; the type cannot be changed to ${type}: delete the application first`);
+    if (countGrants(application) === 0 && !(one && countGrants(one) === 0))
+      return conflict('has only rules that have ended: add a grant, or remove it');
     const isPast = typeof expires_at === 'number' && expires_at <= now;
     return isPast && expiryOf(application) !== one?.expires_at
       ? conflict('has an `expires_at` in the past')
@@ -116,10 +125,10 @@ export function makePlan(
 }
 
 /** Ignores the order of lists. Fields other than name and grants stay unchanged if the file lacks them. */
-function difference(current: Application, wanted: FileApplication): Update {
+function difference(current: Application, wanted: FileApplication, now?: number): Update {
   const expires_at = wanted.expires_at === undefined ? current.expires_at : expiryOf(wanted);
-  const before = [...describe(current), `name ${current.name}`];
-  const after = [...describe({ ...current, ...only(wanted), expires_at }), `name ${wanted.name}`];
+  const before = [...describe(current, now), `name ${current.name}`];
+  const after = [...describe({ ...current, ...only(wanted), expires_at }, now), `name ${wanted.name}`];
   return { current, wanted, add: missing(after, before), remove: missing(before, after) };
 }
 
@@ -167,14 +176,14 @@ interface Described extends Partial<Record<Setting, unknown>> {
 }
 
 /** One description per grant, origin, network, label and other setting. Equal settings have equal descriptions. */
-function describe({ permissions, rules, ...settings }: Described): string[] {
+function describe({ permissions, rules, ...settings }: Described, now?: number): string[] {
   const { expires_at } = settings;
   return [
     ...new Set([
       ...permissions.map((permission) => `permission ${permission}`),
       ...rules.map(
         ({ permissions, destinations, ...rule }) =>
-          `rule ${formatRule({ ...rule, permissions: permissions?.toSorted(), destinations: destinations?.toSorted() } as AccessRule)}`,
+          `rule ${formatRule({ ...rule, permissions: permissions?.toSorted(), destinations: destinations?.toSorted() } as AccessRule, now)}`,
       ),
       ...settingLines(settings),
       ...(expires_at === undefined ? [] : [`expiry ${expires_at}`]),
@@ -182,8 +191,8 @@ function describe({ permissions, rules, ...settings }: Described): string[] {
   ];
 }
 
-function describeNew(application: FileApplication): string[] {
-  return describe({ ...application, expires_at: expiryOf(application) });
+function describeNew(application: FileApplication, now?: number): string[] {
+  return describe({ ...application, expires_at: expiryOf(application) }, now);
 }
 
 export function changesOf(plan: Plan): number {
@@ -199,11 +208,12 @@ export function updateBody({ type: _, previous_name: __, ...wanted }: FileApplic
   return only({ ...wanted, expires_at }) as ApplicationUpdate;
 }
 
-/** `impactOf` returns lines to print below an update. */
+/** `impactOf` returns lines to print below an update. The text says how long rules last from `now` on; the plan does not. */
 export function formatPlan(
   plan: Plan,
   colorize: Colorize,
   impactOf: (id: string) => readonly string[] = () => [],
+  now = Date.now(),
 ): string {
   const unmanaged = plan.unmanaged.map(({ name, id }) => escapeText(`  ${name} (${id})`));
   const created = plan.create.length + plan.destinations.filter(({ current }) => !current).length;
@@ -217,11 +227,14 @@ export function formatPlan(
     ...plan.destinations.flatMap(({ current, wanted: { name }, add, remove }) =>
       changed(!current, `destination ${name}`, add, remove),
     ),
-    ...plan.create.flatMap((one) => changed(true, `${one.type} ${one.name}`, describeNew(one))),
-    ...plan.update.flatMap(({ current, add, remove }) => [
-      ...changed(false, `${current.type} ${current.name}`, add, remove),
-      ...impactOf(current.id).map((line) => escapeText(`    ! ${line}`)),
-    ]),
+    ...plan.create.flatMap((one) => changed(true, `${one.type} ${one.name}`, describeNew(one, now))),
+    ...plan.update.flatMap(({ current, wanted }) => {
+      const { add, remove } = difference(current, wanted, now);
+      return [
+        ...changed(false, `${current.type} ${current.name}`, add, remove),
+        ...impactOf(current.id).map((line) => escapeText(`    ! ${line}`)),
+      ];
+    }),
     ...plan.delete.map(({ type, name, id }) => colorize('red', escapeText(`- ${type} ${name} (${id})`))),
     ...(unmanaged.length > 0 ? [colorize('dim', 'not in the file, unchanged:'), ...unmanaged] : []),
     ...(plan.outside > 0 ? [colorize('dim', `with other labels, unchanged: ${plan.outside}`)] : []),

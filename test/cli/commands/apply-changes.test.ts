@@ -68,6 +68,47 @@ describe('the expiry', () => {
   });
 });
 
+describe('the end of a rule', () => {
+  const end = new Date(Date.now() + 183_600_000 + 1_800_000).toISOString();
+  const rule = (container: string, expires_at: string) =>
+    `{ priority: 1, container: ${container}, transform: reveal, permissions: [token:read], expires_at: ${expires_at} }`;
+  const rules = (...some: string[]) => `rules: [${some.join(', ')}]`;
+  const line = (container: string) => `rule priority 1: token:read in ${container} as reveal until ${end}`;
+
+  test('is in the plan with the time that is left, is written, and is pulled', async () => {
+    const file = fileOf('name: shop', rules(rule('/a/', end)));
+    const plan = await apply(file, ['--plan']);
+    expect(plan.out).toContain(`    + ${line('/a/')} (ends in 2d 3h)\n`);
+    const written = await apply(file, ['--yes']);
+    expect(written.code).toBe(0);
+    expect((await applications()).shop?.rules).toEqual([expect.objectContaining({ expires_at: end })]);
+    expect((await apply(file, ['--plan'])).code).toBe(0);
+    const { call, json } = apiShell(fixture.server.url, fixture.key);
+    expect((await call(['apps', 'get', 'shop'])).out).toContain(`until ${end} (ends in 2d 3h)`);
+    expect((await call(['pull', '-'])).out).toContain(`expires_at: ${end}`);
+    const { update } = await json(['apply', `${fixture.folder}/access.yaml`, '--plan']);
+    expect(update).toEqual([]);
+    const changed = await apply(fileOf('name: shop', rules(rule('/b/', end))), ['--plan']);
+    expect(changed.out).toContain(
+      `    - ${line('/a/')} (ends in 2d 3h)\n    + ${line('/b/')} (ends in 2d 3h)\n`,
+    );
+  });
+
+  test('that has passed is ignored, and is an error if no grant is left', async () => {
+    const past = '2020-01-01T00:00:00Z';
+    const file = fileOf('name: shop', rules(rule('/a/', past)));
+    expect((await apply(file, ['--yes'])).code).toBe(0);
+    expect((await applications()).shop).toMatchObject({ permissions: ['token:read'], rules: [] });
+    expect((await apply(file, ['--plan'])).code).toBe(0);
+    const none = file.replace('permissions: [token:read]\n', 'permissions: []\n');
+    const refused = await apply(none, ['--yes']);
+    expect([refused.code, refused.err]).toEqual([
+      2,
+      expect.stringContaining('access.yaml:2: "shop" has only rules that have ended'),
+    ]);
+  });
+});
+
 test.each([
   ['an update', 'after the plan', 'GET', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
   ['an update', 'just before it', 'PUT', fileOf('name: shop', 'allowed_networks: [10.0.0.0/8]'), []],
