@@ -70,6 +70,24 @@ describeConsole('console rule editor:', (suite) => {
     expect((await stored(key, id)).rules).toEqual([rule]);
   });
 
+  test('a rule can end, and its end can be removed', async () => {
+    const { key, id, page } = await open((id) => `#/applications/${id}/edit`);
+    await page.getByRole('button', { name: 'Set an end' }).click();
+    const field = page.getByLabel('Ends (');
+    await field.fill('2031-05-06T07:08');
+    const expires_at = new Date('2031-05-06T07:08').toISOString();
+    await page.getByRole('button', { name: 'Review changes' }).click();
+    expect(await page.getByRole('dialog').innerText()).toContain(', ends ');
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.getByText('· ends in').waitFor();
+    expect((await stored(key, id)).rules).toEqual([{ ...rule, expires_at }]);
+    await suite.tab.navigate(`#/applications/${id}/edit`);
+    expect(await field.inputValue()).toBe('2031-05-06T07:08');
+    await field.fill('');
+    await save();
+    expect((await stored(key, id)).rules).toEqual([rule]);
+  });
+
   test('the button that submits a new application is within 18 presses of Tab', async () => {
     const { page } = await open(() => '#/applications/new');
     await page.getByRole('button', { name: /^Backend reader/ }).click();

@@ -7,6 +7,7 @@ import { accessOf } from '../../../src/domain/access/change.ts';
 import { explain, trace } from '../../../src/domain/explain.ts';
 import { compilePolicy, forPurpose } from '../../../src/domain/policy.ts';
 import { quarantined } from '../../../src/domain/quarantine.ts';
+import { currentRules } from '../../../src/domain/rule.ts';
 import type { DecisionResult } from './decision-trace.tsx';
 import type { Grants } from './grants.ts';
 
@@ -26,14 +27,15 @@ export interface GrantHolder {
 }
 
 function policyOf({ permissions, rules }: Grants, isQuarantined = false) {
-  const whole = rules.map(({ description, container, conditions, require_purpose, ...rest }) => ({
+  const whole = rules.map(({ description, container, conditions, require_purpose, expires_at, ...rest }) => ({
     ...rest,
     ...(require_purpose && { require_purpose }),
+    ...(expires_at && { expires_at }),
     description,
     container,
     conditions,
   }));
-  const own = { permissions: [...permissions], rules: whole };
+  const own = { permissions: [...permissions], rules: currentRules(whole, Date.now()) };
   return compilePolicy(isQuarantined ? quarantined(own) : own);
 }
 

@@ -84,8 +84,9 @@ export interface Difference {
 export function describeRule(rule: AccessRule): string {
   const purpose = rule.require_purpose ? ' with purpose' : '';
   const defaults = rule.defaults ? `, defaults ${JSON.stringify(rule.defaults)}` : '';
+  const end = rule.expires_at ? `, ends ${formatDate(rule.expires_at)}` : '';
   const places = rule.destinations ? ` at ${rule.destinations.map(destinationName).join(', ')}` : '';
-  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}${places}: ${rule.permissions.join(', ')}${defaults}${rule.description ? ` (${rule.description})` : ''}`;
+  return `${rule.priority}. ${rule.transform}${purpose} in ${ruleTitle(rule)}${places}: ${rule.permissions.join(', ')}${defaults}${end}${rule.description ? ` (${rule.description})` : ''}`;
 }
 
 type TrustedIssuer = NonNullable<Application['trusted_issuers']>[number];

@@ -4,6 +4,7 @@ import { useState } from 'react';
 import type { AccessRule, AccessRuleCondition } from '../../../sdk/src/sallyport.ts';
 import { destinationName, useDestinations } from '../destinations/stored.ts';
 import { Icon } from '../frame/icons.tsx';
+import { TimeInput } from '../frame/time-input.tsx';
 import { newCondition, type Owner } from './grants.ts';
 import { outcomeIn } from './outcome.tsx';
 import { PermissionSelect } from './permission-select.tsx';
@@ -136,6 +137,7 @@ export function RuleEditor({ owner, rule, number, errors, change, remove }: Prop
           change(value === '' ? rest : { ...rest, description: value });
         }}
       />
+      {owner !== 'session' && <EndField rule={rule} change={change} error={errors('expires_at')} />}
       <p className="fine">
         {meaning[transform]} Of the matching rules, the one with the lowest priority decides.
       </p>
@@ -174,6 +176,25 @@ function DestinationsField({ rule, change, error }: FieldProps) {
         ))}
       </div>
       {ids.length === 0 && <p className="fine">Create a destination first.</p>}
+      {error && <p className="error-text">{error}</p>}
+    </div>
+  );
+}
+
+/** When the rule ends: a day from now at first. Without a time it does not end. */
+function EndField({ rule, change, error }: FieldProps) {
+  const { expires_at: end, ...rest } = rule;
+  const set = (time: string) => change(time === '' ? rest : { ...rest, expires_at: time });
+  const nextDay = () => `${new Date(Date.now() + 86_400_000).toISOString().slice(0, 16)}:00.000Z`;
+  return (
+    <div>
+      {end === undefined ? (
+        <Button variant="subtle" size="compact-xs" onClick={() => set(nextDay())}>
+          Set an end
+        </Button>
+      ) : (
+        <TimeInput label="Ends" value={end} change={set} />
+      )}
       {error && <p className="error-text">{error}</p>}
     </div>
   );

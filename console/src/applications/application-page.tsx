@@ -3,12 +3,13 @@ import { Button, Menu } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import type { Application, ApplicationKey } from '../../../sdk/src/sallyport.ts';
 import { escapeText } from '../../../src/domain/escape.ts';
+import { currentRules } from '../../../src/domain/rule.ts';
 import { describeIssuer, ruleTitle } from '../access/grants.ts';
 import { OutcomeBadge, outcomeIn } from '../access/outcome.tsx';
 import { Preview } from '../access/preview.tsx';
 import { CopyButton } from '../frame/copy-button.tsx';
 import { ErrorNotice } from '../frame/error-notice.tsx';
-import { formatDate, timeAgo } from '../frame/format.ts';
+import { countdown, formatDate, timeAgo } from '../frame/format.ts';
 import { Icon } from '../frame/icons.tsx';
 import { useShortcuts } from '../frame/keyboard.ts';
 import { useLoad, useNow } from '../frame/load.ts';
@@ -196,13 +197,14 @@ function Dialogs({ application, keys, open, setOpen, reload }: DialogsProps): Re
 
 function Access({ application: { rules, permissions } }: { application: Application }) {
   const { permissions: known } = useSignedIn();
+  const now = useNow();
   const descriptions = new Map(known.map(({ name, description }) => [name, description]));
   return (
     <section className="card">
       <h2>Access</h2>
       {rules.length > 0 && (
         <ol className="rules">
-          {rules.map((rule, index) => (
+          {currentRules(rules, now).map((rule, index) => (
             <li key={`${index}-${rule.priority}`}>
               <span className="rule-number" title={`priority ${rule.priority}`}>
                 {rule.priority}
@@ -213,6 +215,7 @@ function Access({ application: { rules, permissions } }: { application: Applicat
                 </p>
                 <p className="fine">
                   {rule.permissions.join(', ')}
+                  {rule.expires_at && <> · ends in {countdown(rule.expires_at, now)}</>}
                   {rule.description !== undefined && <> · {rule.description}</>}
                   {rule.defaults && (
                     <>

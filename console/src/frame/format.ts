@@ -1,4 +1,6 @@
 /** Formats dates and numbers for the locale of the browser. Words such as `2 days ago` are English, as all texts. */
+import { formatDuration } from '../../../src/domain/duration.ts';
+
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ['year', 31_557_600_000],
   ['month', 2_629_800_000],
@@ -60,21 +62,7 @@ export function plural(value: number, one: string, many = `${one}s`): string {
 /** The time until `moment` in its two largest units, such as `2d 3h`. */
 export function countdown(moment: string, now: number): string {
   const remaining = Math.max(0, Date.parse(moment) - now);
-  if (remaining === 0) return 'expired';
-  const seconds = Math.floor(remaining / 1000);
-  const parts: [number, string][] = [
-    [Math.floor(seconds / 86_400), 'd'],
-    [Math.floor(seconds / 3600) % 24, 'h'],
-    [Math.floor(seconds / 60) % 60, 'm'],
-    [seconds % 60, 's'],
-  ];
-  const first = parts.findIndex(([value]) => value > 0);
-  if (first < 0) return '0s';
-  if ((parts[first] as [number, string])[0] > 60 && first === 0) return `${parts[0]?.[0]}d`;
-  return parts
-    .slice(first, first + 2)
-    .map(([value, unit]) => `${value}${unit}`)
-    .join(' ');
+  return remaining === 0 ? 'expired' : formatDuration(remaining);
 }
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
