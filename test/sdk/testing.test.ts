@@ -97,12 +97,14 @@ function grants(random: Random, holder: 'application' | 'session') {
   const rules = made.rules.slice(0, 4).map(({ destinations: _, ...rule }) => ({
     ...rule,
     ...(holder === 'application' && { container: rule.container ?? '/' }),
+    ...(holder === 'application' && random.chance(0.3) && { expires_at: ruleEnd(random) }),
     permissions: [...new Set([...rule.permissions.filter(isWanted), random.of(tokenPermissions)])],
   }));
   const plain = random.chance(0.5) ? [random.of(tokenPermissions)] : [];
   return { permissions: [...new Set([...made.permissions.filter(isWanted), ...plain])], rules };
 }
 
+const ruleEnd = (random: Random) => new Date(startTime + random.of([1000, 60_000, 300_000])).toISOString();
 const tokenPermissions = ['read', 'create', 'update', 'delete', 'search'].map((name) => `token:${name}`);
 const purpose = (random: Random): Record<string, string> =>
   random.chance(0.4) ? { 'SVC-PURPOSE': random.of(['support 7', 'refund']) } : {};

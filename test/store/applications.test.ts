@@ -37,4 +37,30 @@ describe.each(databases)('the store on %s: applications', async (_, database) =>
     expect(statements.length).toBeGreaterThan(0);
     expect(statements.filter((sql) => /\br\.permissions\b/.test(sql))).toEqual([]);
   });
+
+  test('a rule that has ended is neither missing after a restore nor brought back', async () => {
+    const tenant = await on.tenant();
+    const end = new Date(on.clock.now() + 1000).toISOString();
+    const rule = (container: string) => ({
+      description: undefined,
+      conditions: undefined,
+      priority: 1,
+      container,
+      transform: 'mask' as const,
+      permissions: ['token:read'],
+    });
+    const [lasting, ending] = [rule('/a/'), { ...rule('/b/'), expires_at: end }];
+    const rules = [lasting, ending];
+    const { id } = await on.application(tenant, { rules });
+    const entry = (to: object[]) => JSON.stringify({ difference: { rules: { from: [], to } } });
+    const revived = async (to: object[]) => {
+      const row = { tenant_id: tenant, operation: 'application.update', entity_id: id, result: 'success' };
+      return (await on.maintenance.lookUpRevived([{ ...row, entry: entry(to) }])).applications;
+    };
+    expect(await revived([lasting])).toMatchObject([{ access: { rules: [{ container: '/a/' }] } }]);
+    on.clock.advance(1000);
+    expect(await revived([lasting])).toEqual([]);
+    expect(await revived(rules)).toEqual([]);
+    expect(await revived([ending])).toMatchObject([{ access: { rules: [] } }]);
+  });
 });

@@ -4,13 +4,14 @@ import { guardFetch } from '../../../sdk/src/guard.ts';
 import { accessReport } from '../../../sdk/src/report.ts';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { tokenUseRule } from '../../support/destination-receiver.ts';
-import { databases, openTestServer, testMasterKey } from '../../support/test-server.ts';
+import { exchange, IssuerKey, local, openFixture, openIssuer } from '../../support/issuer.ts';
+import { databases, openTestServer } from '../../support/test-server.ts';
 
 /** Shorter than the default lifetime of a session. */
 const lasts = 100_000;
 
 describe.each(databases)('a rule with expires_at on %s', async (_, database) => {
-  const server = await openTestServer(database, { SALLYPORT_MASTER_KEY: testMasterKey });
+  const server = await openTestServer(database, local);
   const other = await openTestServer(server.config.databaseUrl);
   const tenant = await server.tenant();
   const { key } = tenant;
@@ -459,6 +460,20 @@ describe.each(databases)('a rule with expires_at on %s', async (_, database) => 
       advance(1);
       expect((await get('/tokens', session.key)).status).toBe(401);
       expect((await other.call('GET', '/tokens', { key: session.key })).status).toBe(401);
+    });
+
+    test('by a key that was issued for a JWT', async () => {
+      const signer = new IssuerKey('one');
+      const fixture = await openFixture(server, openIssuer(signer), signer);
+      const rules = [reveal('/', { permissions: ['application:read'], expires_at: at(lasts) })];
+      const app = await fixture.application({ lifetime: 900 }, { permissions: [], rules });
+      const issued = await exchange(server, fixture.clientId(app), fixture.jwt());
+      advance(lasts - 1);
+      expect(await statusOf(issued.body.access_token)).toBe(200);
+      advance(1);
+      expect(await statusOf(issued.body.access_token)).toBe(403);
+      const later = await exchange(server, fixture.clientId(app), fixture.jwt());
+      expect(await statusOf(later.body.access_token)).toBe(403);
     });
 
     test('by the release of a quarantine, a rename, a proposal, or a new key', async () => {
