@@ -9,10 +9,12 @@ import { Icon } from '../frame/icons.tsx';
 import { useLoad, useNow } from '../frame/load.ts';
 import { useRouteQuery } from '../frame/route.ts';
 import { SearchField } from '../frame/search-field.tsx';
-import { useSignedIn } from '../frame/signed-in.ts';
+import { holds, useSignedIn } from '../frame/signed-in.ts';
 import { SkeletonRows } from '../frame/skeleton.tsx';
 import { TableTools } from '../frame/table-tools.tsx';
 import { ContainerTree } from './container-tree.tsx';
+import { DeleteDialog } from './delete-dialog.tsx';
+import { ImportDialog } from './import-dialog.tsx';
 import { useTokens } from './query.ts';
 import { TokenDialog, usesOf } from './token-dialog.tsx';
 import { treeOf } from './tree.ts';
@@ -23,10 +25,17 @@ const defaults = { container: '/', type: '', q: '' };
 const dialog = { open: '' };
 
 export function Tokens() {
+  const signedIn = useSignedIn();
+  const [action, setAction] = useState<'import' | 'delete'>();
   const [query, setQuery] = useRouteQuery(defaults);
   const all = useTokens(defaults);
   const { data, error, reload } = useTokens(query);
   const [{ open }, setDialog] = useRouteQuery(dialog);
+  const done = () => {
+    setAction(undefined);
+    all.reload();
+    reload();
+  };
   const filtered = query.type !== '' || query.q !== '' || query.container !== '/';
   return (
     <div className="page">
@@ -37,7 +46,21 @@ export function Tokens() {
             {data ? countLabel(data) : 'Tokens visible to this key'}
           </p>
         </div>
+        <div className="actions">
+          {query.container !== '/' && holds(signedIn, 'token:delete') && (
+            <Button variant="default" onClick={() => setAction('delete')}>
+              Delete all in container…
+            </Button>
+          )}
+          {holds(signedIn, 'token:create') && (
+            <Button variant="default" onClick={() => setAction('import')}>
+              Import…
+            </Button>
+          )}
+        </div>
       </header>
+      {action === 'import' && <ImportDialog close={done} />}
+      {action === 'delete' && <DeleteDialog container={query.container} close={done} />}
       <div className="tools">
         <SearchField
           label="Search tokens"

@@ -1,9 +1,7 @@
 /** `sallyport tokens import`: creates tokens from a file of JSON lines, in batches. */
 import { statSync } from 'node:fs';
 import { ConflictError, type TokenCreate } from '../../../sdk/src/sallyport.ts';
-import { findInexactNumber } from '../../domain/number-precision.ts';
-import { runSteps } from '../../domain/steps.ts';
-import { isObject } from '../../domain/token.ts';
+import { refusedLine, tokenOfLine } from '../../domain/import-line.ts';
 import { type Call, option, type RemoteCommand } from '../command.ts';
 import { newLines, readLines, requireFile } from '../terminal/files.ts';
 import { fields, progressBar, showProgress } from '../terminal/print.ts';
@@ -48,8 +46,7 @@ async function importTokens(call: Call): Promise<number> {
 
   function refuse({ text, number }: Line, code: string, error: string): void {
     refused.push({ line: number, code, error });
-    const token = parse(text) ?? text;
-    rejected?.write(JSON.stringify({ line: number, code, error, token }));
+    rejected?.write(refusedLine(number, code, error, text));
   }
 
   async function* bodies(stop: AbortSignal): AsyncGenerator<TokenCreate> {
@@ -57,7 +54,7 @@ async function importTokens(call: Call): Promise<number> {
       stop.throwIfAborted();
       if (line.text.trim() === '') continue;
       counts.read++;
-      const body = bodyOf(line.text);
+      const body = tokenOfLine<TokenCreate>(line.text);
       if ('error' in body) refuse(line, body.code, body.error);
       else {
         lines.set(body.token, line);
@@ -117,25 +114,4 @@ async function* linesOf({ input }: Call, path: string): AsyncGenerator<Line> {
     return;
   }
   for (const text of (await input.standard('-')).split('\n')) yield { text, number: ++number, end: 0 };
-}
-
-/** The token of a line. A line that an earlier import refused has it in `token`. */
-function bodyOf(text: string): { token: TokenCreate } | Omit<Refused, 'line'> {
-  const value = parse(text);
-  if (!isObject(value)) return { code: 'invalid_json', error: 'is not a JSON object in UTF-8' };
-  const path = runSteps(findInexactNumber(text));
-  if (path !== undefined)
-    return { code: 'inexact_number', error: `has a number that cannot be stored exactly, at ${path}` };
-  const token = isObject(value.token) && 'error' in value ? value.token : value;
-  if (typeof token.id === 'string' || typeof token.unless_exists === 'string')
-    return { token: token as unknown as TokenCreate };
-  return { code: 'id_missing', error: 'has no id and no unless_exists, so the import could not be repeated' };
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
