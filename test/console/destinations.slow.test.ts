@@ -157,6 +157,33 @@ describeConsole(
       expect(await stored()).toMatchObject({ timeout: 5, requests: [...before, { ...added, ...empty }] });
     });
 
+    test('schema, stream and ignored headers are checked and saved', async () => {
+      const requests = [{ method: 'POST', path: '/chat', reply: ['/id'] }];
+      const fields = { name: 'model', origin: 'https://api.model.example', requests };
+      const { body } = await suite.server.call('POST', '/destinations', { key, body: fields });
+      const page = await open(`#/destinations/${body.id}/edit`);
+      const schema = request(1).getByLabel('Schema of the body');
+      await schema.fill('{ "type": ');
+      await page.getByRole('button', { name: 'Review changes' }).click();
+      await request(1).locator('textarea[aria-invalid="true"]').waitFor();
+      await schema.fill('{ "type": "object" }');
+      await request(1).getByLabel('Pass on all that arrives').check();
+      await page.getByLabel('Ignored headers').fill('X-Stainless-*\n');
+      expect(await changes('Review changes')).toEqual([
+        'removed: request POST /chat: returns the status, /id',
+        'added: request POST /chat: returns a stream of any content; schema {"type":"object"}',
+        'added: ignored header x-stainless-*',
+      ]);
+      await save();
+      const saved = {
+        ignored_headers: ['x-stainless-*'],
+        requests: [{ reply: 'stream', schema: { type: 'object' } }],
+      };
+      const { body: after } = await suite.server.call('GET', `/destinations/${body.id}`, { key });
+      expect(after).toMatchObject(saved);
+      await suite.server.call('DELETE', `/destinations/${body.id}`, { key });
+    });
+
     test.skipIf(noOpenssl)(
       'stored secrets do not change when another field is saved, and are replaced on request',
       async () => {

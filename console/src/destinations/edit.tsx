@@ -22,6 +22,7 @@ import { useUnsaved } from '../frame/unsaved.ts';
 import { DryRun } from './dry-run.tsx';
 import {
   emptyRequest,
+  entriesOf,
   RemoveButton,
   type RequestDraft,
   RequestEditor,
@@ -44,24 +45,27 @@ interface Draft {
   readonly ca: string;
   /** A destination is read without its private key. If the certificate is unchanged, the stored key remains. */
   readonly client_certificate: string;
+  /** One per line. */
+  readonly ignored_headers: string;
   /** Fields that the editor does not show. They are sent unchanged. */
-  readonly others: Partial<Pick<Destination, 'max_in_flight' | 'ignored_headers'>>;
+  readonly others: Partial<Pick<Destination, 'max_in_flight'>>;
 }
 
 function draftOf(destination: Destination | undefined): Draft {
   const { name = '', origin = '', timeout = 25, ca = '', client_certificate = '' } = destination ?? {};
   const requests = destination ? destination.requests.map(requestDraft) : [emptyRequest];
   const headers = destination && destination.header_names.length > 0 ? undefined : [];
-  const { max_in_flight, ignored_headers } = destination ?? {};
-  const others = { ...(max_in_flight && { max_in_flight }), ...(ignored_headers && { ignored_headers }) };
-  return { name, origin, timeout: String(timeout), requests, headers, ca, client_certificate, others };
+  const { max_in_flight, ignored_headers: ignored = [] } = destination ?? {};
+  const lists = { ignored_headers: ignored.join('\n'), others: { ...(max_in_flight && { max_in_flight }) } };
+  return { name, origin, timeout: String(timeout), requests, headers, ca, client_certificate, ...lists };
 }
 
 /** Checks the draft with the schema of the service. */
-function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certificate, others }: Draft): {
+function fieldsOf(draft: Draft): {
   fields?: Fields;
   errors: Errors;
 } {
+  const { name, origin, timeout, requests, headers, ca, client_certificate } = draft;
   const checked = check(DestinationCreate, {
     name: name.trim(),
     origin: origin.trim(),
@@ -70,7 +74,8 @@ function fieldsOf({ name, origin, timeout, requests, headers, ca, client_certifi
     headers: headers && Object.fromEntries(headers.map((each) => [each.name.trim(), each.value])),
     ca: ca.trim() || undefined,
     client_certificate: client_certificate.trim() || undefined,
-    ...others,
+    ignored_headers: entriesOf(draft.ignored_headers),
+    ...draft.others,
   });
   if ('data' in checked) return { fields: checked.data as Fields, errors: {} };
   return {
@@ -180,7 +185,7 @@ interface PartProps {
   readonly change: (part: Partial<Draft>) => void;
 }
 
-type TextField = 'name' | 'origin' | 'timeout' | 'ca' | 'client_certificate';
+type TextField = 'name' | 'origin' | 'timeout' | 'ca' | 'client_certificate' | 'ignored_headers';
 
 /** The properties that connect an input with a field of the draft. */
 function bind(name: TextField, { draft, errors, change }: PartProps) {
@@ -209,7 +214,7 @@ function Service({ isNew, ...props }: PartProps & { isNew: boolean }) {
         readOnly={!isNew}
         {...bind('origin', props)}
       />
-      <TextInput label="Timeout in seconds" type="number" min={1} max={60} {...bind('timeout', props)} />
+      <TextInput label="Timeout in seconds" type="number" min={1} max={600} {...bind('timeout', props)} />
     </>
   );
 }
@@ -257,6 +262,13 @@ function Secrets({ stored, ...props }: PartProps & { stored: Destination | undef
     <section className="card stack">
       <h2>Connection</h2>
       <Headers {...props} names={stored?.header_names ?? []} />
+      <Textarea
+        label="Ignored headers"
+        description="Headers that callers' libraries send and that are dropped, such as x-stainless-*, one per line."
+        rows={2}
+        spellCheck={false}
+        {...bind('ignored_headers', props)}
+      />
       <Textarea
         label="Client certificate"
         description={

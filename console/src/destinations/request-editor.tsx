@@ -19,6 +19,9 @@ export interface RequestDraft {
   readonly reply: string;
   /** Whether the reply has the whole body, which is the empty JSON pointer. */
   readonly wholeBody: boolean;
+  readonly isStream: boolean;
+  /** JSON, or empty. */
+  readonly schema: string;
   /** Fields that the editor does not show. They are sent unchanged. */
   readonly others: Partial<Listed>;
 }
@@ -35,6 +38,8 @@ export const emptyRequest: RequestDraft = {
   headers: '',
   reply: '',
   wholeBody: false,
+  isStream: false,
+  schema: '',
   others: {},
 };
 
@@ -48,11 +53,12 @@ export function requestDraft(listed: Listed): RequestDraft {
     query,
     headers,
     reply,
+    schema,
     ...others
   } = listed;
   const parts = reply === 'stream' ? [] : reply;
   return {
-    others: { ...others, ...(reply === 'stream' && { reply }) },
+    others,
     method,
     path,
     name,
@@ -62,14 +68,25 @@ export function requestDraft(listed: Listed): RequestDraft {
     headers: headers.join('\n'),
     reply: parts.filter((part) => part !== '').join('\n'),
     wholeBody: parts.includes(''),
+    isStream: reply === 'stream',
+    schema: schema ? JSON.stringify(schema, undefined, 2) : '',
   };
 }
 
-function entriesOf(text: string): string[] {
+export function entriesOf(text: string): string[] {
   return text
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
+}
+
+/** Text that is not JSON is returned as it is, and the check of the service refuses it. */
+function schemaOf(text: string): NonNullable<Listed['schema']> {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text as unknown as NonNullable<Listed['schema']>;
+  }
 }
 
 export function requestOf({ method, path, placeholders, ...lists }: RequestDraft): Listed {
@@ -86,7 +103,8 @@ export function requestOf({ method, path, placeholders, ...lists }: RequestDraft
     })),
     query: entriesOf(lists.query),
     headers: entriesOf(lists.headers),
-    reply: [...(lists.wholeBody ? [''] : []), ...entriesOf(lists.reply)],
+    ...(lists.schema.trim() !== '' && { schema: schemaOf(lists.schema) }),
+    reply: lists.isStream ? 'stream' : [...(lists.wholeBody ? [''] : []), ...entriesOf(lists.reply)],
     ...lists.others,
   };
 }
@@ -169,6 +187,21 @@ export function RequestEditor({ request, number, error, change, remove }: Props)
         label="Return the whole body"
         checked={request.wholeBody}
         onChange={(event) => change({ ...request, wholeBody: event.currentTarget.checked })}
+      />
+      <Checkbox
+        label="Pass on all that arrives, as a stream"
+        checked={request.isStream}
+        onChange={(event) => change({ ...request, isStream: event.currentTarget.checked })}
+      />
+      <Textarea
+        label="Schema of the body"
+        description="JSON Schema that the body must meet. Empty for any body."
+        rows={3}
+        spellCheck={false}
+        classNames={{ input: 'mono' }}
+        value={request.schema}
+        error={error('schema')}
+        onChange={(event) => change({ ...request, schema: event.currentTarget.value })}
       />
       {error('') && <p className="error-text">{error('')}</p>}
     </fieldset>
