@@ -3,7 +3,7 @@
 import type { Database } from 'bun:sqlite';
 import type { Db, DbTime, Queries } from '../db/db.ts';
 import type { ChainKeys } from '../db/keys/keyring.ts';
-import { databaseTime } from '../db/sql.ts';
+import { databaseTime, numberIn } from '../db/sql.ts';
 import { sql } from '../db/statement.ts';
 import {
   type AuditedReads,
@@ -169,11 +169,11 @@ export interface LogGauges {
 export async function logGauges(db: Db): Promise<LogGauges> {
   const sql = `select sum(length) as value from
     (select seq - base_seq as length from audit_chains order by tenant_id limit ${maxCounted}) as chains`;
-  const sealed = Number((await db.get<{ value: DbTime | null }>(sql))?.value ?? 0);
+  const sealed = await numberIn(db, sql);
   const counted = await countPending(db, maxCounted);
   if (counted < maxCounted || db.isEmbedded) return { sealed, unsealed: counted };
   const estimate = `select pg_stat_get_live_tuples('audit_pending'::regclass) as value`;
-  const estimated = Number((await db.get<{ value: DbTime }>(estimate))?.value ?? 0);
+  const estimated = await numberIn(db, estimate);
   return { sealed, unsealed: Math.max(counted, estimated) };
 }
 

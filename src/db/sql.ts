@@ -1,7 +1,15 @@
 /** Helpers for SQL text and its parameters. */
 
 import type { DbTime, Queries } from './db.ts';
-import { type Bound, type Clause, clause, raw, type Target, type Value } from './statement.ts';
+import {
+  type Bound,
+  type Clause,
+  clause,
+  raw,
+  type Statement,
+  type Target,
+  type Value,
+} from './statement.ts';
 
 /** Whether a column contains a text that is not empty. `like` takes 40 times as long on SQLite for chosen texts. */
 export function includes(column: string, text: string): Clause {
@@ -18,6 +26,11 @@ export const everyTenant = raw(everyTenantMark);
 
 export async function databaseTime(db: Pick<Queries, 'get'>): Promise<number> {
   return Number((await db.get<{ now: DbTime }>('select :now as now'))?.now);
+}
+
+/** The number in the column `value` of the row. 0 if it is null, or without a row. */
+export async function numberIn(db: Pick<Queries, 'get'>, statement: Statement): Promise<number> {
+  return Number((await db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
 }
 
 /** Groups rows by tenant, in the order of the ids, so that transactions that lock rows cannot deadlock. */

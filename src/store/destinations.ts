@@ -1,7 +1,7 @@
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
 import { decrypt, encrypt } from '../db/keys/cipher.ts';
 import type { Keyring } from '../db/keys/keyring.ts';
-import { includes } from '../db/sql.ts';
+import { includes, numberIn } from '../db/sql.ts';
 import { all, clause, type Lookup, list, lookup, none, raw, sql } from '../db/statement.ts';
 import {
   bytes,
@@ -79,15 +79,8 @@ export function destinations(db: Executor, dataKey: Keyring['dataKey']): Destina
       const key = await dataKey(tenant);
       return db.transaction(async (tx) => {
         await lockNames(tx, tenant);
-        if (
-          Number(
-            (
-              await tx.get<{ count: DbTime }>(sql`
-                select count(*) as count from destinations where tenant_id = ${tenant}`)
-            )?.count,
-          ) >= max
-        )
-          return 'too_many';
+        const stored = sql`select count(*) as value from destinations where tenant_id = ${tenant}`;
+        if ((await numberIn(tx, stored)) >= max) return 'too_many';
         if (await isTaken(tx, tenant, id, fields.name)) return 'name_taken';
         const row = { tenant_id: tenant, id, origin: fields.origin, modified_at: null };
         const secrets = encryptSecrets(key, row, fields.secrets);

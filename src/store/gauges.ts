@@ -1,7 +1,7 @@
 import { logGauges } from '../audit/log.ts';
 import type { Db, DbTime } from '../db/db.ts';
-import { everyTenant } from '../db/sql.ts';
-import { type Bound, raw, sql } from '../db/statement.ts';
+import { everyTenant, numberIn } from '../db/sql.ts';
+import { raw, sql } from '../db/statement.ts';
 import type { Connections, Gauges } from './maintenance.ts';
 
 const tables = ['applications', 'sessions', 'tokens'] as const;
@@ -25,24 +25,28 @@ const maxCounted = 10_000;
 
 /** Each query reads a bounded number of rows from an index. */
 export async function readGauges(db: Db): Promise<Gauges> {
-  const number = async (statement: Bound) =>
-    Number((await db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
   const { bytes, rows } = sizes[db.dialect];
   const counts: Record<string, number> = {};
-  for (const table of tables) counts[table] = await number(rows(table));
+  for (const table of tables) counts[table] = await numberIn(db, rows(table));
   const { sealed, unsealed } = await logGauges(db);
   counts.audit = sealed;
-  const oldestExpired = await number(sql`
+  const oldestExpired = await numberIn(
+    db,
+    sql`
     select :now - min(expires_at) as value from
        (select min(expires_at) as expires_at from sessions union all
-        select min(expires_at) as expires_at from tokens where expires_at is not null) as expiries ${everyTenant}`);
+        select min(expires_at) as expires_at from tokens where expires_at is not null) as expiries ${everyTenant}`,
+  );
   const expiring = (table: string, and = '') =>
-    number(sql`
+    numberIn(
+      db,
+      sql`
       select count(*) as value from (select 1 as one from ${raw(table)}
          where expires_at > :now and expires_at <= :now + ${week} ${raw(and)}
-         limit ${maxCounted}) as expiring ${everyTenant}`);
+         limit ${maxCounted}) as expiring ${everyTenant}`,
+    );
   return {
-    bytes: await number(bytes),
+    bytes: await numberIn(db, bytes),
     rows: counts,
     expiring: await expiring('applications'),
     expiringKeys: await expiring('application_keys', 'and trust is null'),

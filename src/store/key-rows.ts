@@ -1,7 +1,8 @@
 /** Statements on the keys of an application. Callers must lock the application first. */
 
 import { createHash } from 'node:crypto';
-import type { DbTime, Queries } from '../db/db.ts';
+import type { Queries } from '../db/db.ts';
+import { numberIn } from '../db/sql.ts';
 import { list, Param, raw, sql } from '../db/statement.ts';
 import { bytes, optional, shown, shownTime, table, text, time, uuid } from '../db/table.ts';
 import { type Digest, keyDigest, type Minted, newId } from '../domain/key.ts';
@@ -32,13 +33,10 @@ export type KeyRow = Parameters<typeof keyTable.view>[0];
 
 /** How many keys of the application have not expired. Those from `POST /oauth/token` do not count. */
 export async function countKeys(tx: Queries, tenant: string, application: string): Promise<number> {
-  return Number(
-    (
-      await tx.get<{ count: DbTime }>(sql`select count(*) as count from application_keys k
-        where k.tenant_id = ${tenant} and k.application_id = ${application} and k.trust is null
-          and (k.expires_at is null or k.expires_at > :now)`)
-    )?.count,
-  );
+  const keys = sql`select count(*) as value from application_keys k
+    where k.tenant_id = ${tenant} and k.application_id = ${application} and k.trust is null
+      and (k.expires_at is null or k.expires_at > :now)`;
+  return numberIn(tx, keys);
 }
 
 /** Sets the expiry of all keys that do not expire earlier. */
@@ -121,16 +119,10 @@ const insertLeaked = (tenant: string, digest: Digest) => sql`
 const maxIssuedKeys = 1000;
 
 export async function hasMaxIssuedKeys(tx: Queries, tenant: string, application: string): Promise<boolean> {
-  return (
-    Number(
-      (
-        await tx.get<{ count: DbTime }>(sql`
-          select count(*) as count from (select 1 from application_keys k where k.tenant_id = ${tenant}
-          and k.application_id = ${application} and k.trust is not null and k.expires_at > :now
-          limit ${maxIssuedKeys}) as issued`)
-      )?.count,
-    ) >= maxIssuedKeys
-  );
+  const issued = sql`select count(*) as value from (select 1 from application_keys k where k.tenant_id = ${tenant}
+    and k.application_id = ${application} and k.trust is not null and k.expires_at > :now
+    limit ${maxIssuedKeys}) as issued`;
+  return (await numberIn(tx, issued)) >= maxIssuedKeys;
 }
 
 /** The sessions in the console that a person can have in an application at a time. */

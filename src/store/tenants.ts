@@ -43,11 +43,9 @@ export function tenants(db: Executor): Tenants {
     disable: (id) => disable(db, id),
     enable: (id) => alter(db, id, clause`disabled_at = null`),
     isMoving: async (id) => {
-      return (
-        (await db.get(sql`
-          select 1 as one from tenant_tags where id = ${id} and moving_at is not null and moved_at is null`)) !==
-        undefined
-      );
+      const state = await db.get(sql`
+        select 1 as one from tenant_tags where id = ${id} and moving_at is not null and moved_at is null`);
+      return state !== undefined;
     },
     rotateSearchKey: (id) => rotateSearchKey(db, id),
     markDeleted: (id) => db.transaction((tx) => markDeleted(tx, id)),

@@ -6,6 +6,7 @@
 
 import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
 import type { ChainKeys } from '../../db/keys/keyring.ts';
+import { numberIn } from '../../db/sql.ts';
 import { type Bound, clause, none, raw, sql } from '../../db/statement.ts';
 import { nilTenant } from '../../domain/key.ts';
 import { type AuditDb, chainOf } from '../log/chain.ts';
@@ -267,8 +268,7 @@ export class Deliveries {
 
   async state(sink: string): Promise<SinkState> {
     const row = await this.#sink(sink);
-    const number = async (statement: Bound) =>
-      Number((await this.#db.get<{ value: DbTime | null }>(statement))?.value ?? 0);
+    const number = (statement: Bound) => numberIn(this.#db, statement);
     const time = (value: DbTime | null | undefined) => (Number(value ?? 0) === 0 ? undefined : Number(value));
     const age = await number(sql`
       select :now - min(s.earliest_at) as value from ${chainsOf(sink)}

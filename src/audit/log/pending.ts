@@ -1,6 +1,7 @@
 /** Writes entries to `audit_pending`, and reads those that are not sealed yet. */
 
 import { type Db, type DbTime, type Queries, rowLock } from '../../db/db.ts';
+import { numberIn } from '../../db/sql.ts';
 import { clause, raw, sql, target } from '../../db/statement.ts';
 import { Failure, fail } from '../../domain/error.ts';
 import { nilTenant } from '../../domain/key.ts';
@@ -189,10 +190,6 @@ export async function* tenantsIn(db: Pick<Db, 'all' | 'isDistributed'>): AsyncGe
 }
 
 export async function countPending(db: Pick<Queries, 'get'>, max: number): Promise<number> {
-  return Number(
-    (
-      await db.get<{ count: DbTime }>(sql`
-        select count(*) as count from (select 1 as one from audit_pending limit ${max}) as pending`)
-    )?.count,
-  );
+  const some = sql`select count(*) as value from (select 1 as one from audit_pending limit ${max}) as pending`;
+  return numberIn(db, some);
 }

@@ -71,20 +71,20 @@ async function tail(call: Call): Promise<number> {
   const after = options.value('after');
   if (after !== undefined && options.value('lines') !== undefined)
     throw new UsageError('--after prints all entries and cannot be combined with --lines');
-  const newEntries = await NewEntries.after(service, filter, after);
+  const added = await newEntries(service, filter, after);
   const names = new ApplicationNames(call);
   const print = async (entries: readonly LogEntry[]) => {
     if (!call.json) await names.load(entries.flatMap(applicationsIn));
     printEntries(call, entries, (id) => names.of(id));
   };
   const poll = async (signal?: AbortSignal) => {
-    for await (const entries of newEntries.poll(signal)) await print(entries);
+    for await (const entries of added.poll(signal)) await print(entries);
   };
   if (after === undefined) {
     const page = { ...filter, size: Math.min(count.data, maxPageSize) };
     const last = await newest(service.logs.all(page), count.data);
     await print(last);
-    newEntries.skip(last);
+    added.skip(last);
     const { operation } = filter;
     if (last.length === 0 && operation && (await service.logs.list({ operation, size: 1 })).data.length === 0)
       terminal.writeError(`sallyport: hint: ${noSuchOperation(operation)}\n`);
@@ -204,64 +204,46 @@ type LogQuery = NonNullable<Parameters<Service['logs']['list']>[0]>;
 const maxPageSize = 100;
 
 /**
- * Polls for new entries. Each poll reads the id of the newest entry. If the id has changed, it reads the sealed entries
- * after the previous position. So the cost depends neither on the length of the log nor on how rarely entries match the
- * filter. The newest entry may not be sealed yet, so a few more polls read the entries even if the id is the same.
+ * Polls for new entries, from the entry `from` or the newest one. Each poll reads the id of the newest entry. If the id
+ * has changed, it reads the sealed entries after the previous position. So the cost depends neither on the length of the
+ * log nor on how rarely entries match the filter. The newest entry may not be sealed yet, so a few more polls read the
+ * entries even if the id is the same.
  */
-export class NewEntries {
-  readonly #service: Service;
-  readonly #filter: LogQuery;
-  /** The entry up to which all were returned. Undefined if the log was empty. */
-  #position: string | undefined;
+export async function newEntries(service: Service, filter: LogQuery, from?: string) {
   /** The newest entry at the last poll, and how many polls have found the same one. */
-  #newest: string | undefined;
-  #unchanged: number;
-  /** Returned entries that may be after `#position`. */
-  #returned = new Set<string>();
-
-  private constructor(
-    service: Service,
-    filter: LogQuery,
-    position: string | undefined,
-    newest: string | undefined,
-  ) {
-    this.#service = service;
-    this.#filter = filter;
-    this.#position = position;
-    this.#newest = newest;
-    this.#unchanged = position === newest ? maxUnchanged : 0;
-  }
-
-  /** Starts after the given entry, or after the newest one. */
-  static async after(service: Service, filter: LogQuery, id?: string): Promise<NewEntries> {
-    const newest = await newestId(service);
-    return new NewEntries(service, filter, id ?? newest, newest);
-  }
+  let last = await newestId(service);
+  /** The entry up to which all were returned. Undefined if the log was empty. */
+  let position = from ?? last;
+  let unchanged = position === last ? maxUnchanged : 0;
+  /** Returned entries that may be after `position`. */
+  const returned = new Set<string>();
 
   /** Makes `poll` leave out these entries. */
-  skip(entries: readonly LogEntry[]): void {
-    for (const { id } of entries) this.#returned.add(id);
+  function skip(entries: readonly LogEntry[]): void {
+    for (const { id } of entries) returned.add(id);
   }
 
   /** Yields the new entries in pages, oldest first. If a poll fails, the next one continues after the last page. */
-  async *poll(signal?: AbortSignal): AsyncGenerator<LogEntry[]> {
+  async function* poll(signal?: AbortSignal): AsyncGenerator<LogEntry[]> {
     const options = signal && { signal };
-    const newest = await newestId(this.#service, options);
-    if (newest === undefined || (newest === this.#newest && this.#unchanged >= maxUnchanged)) return;
-    const isEmpty = this.#position === undefined;
+    const newest = await newestId(service, options);
+    if (newest === undefined || (newest === last && unchanged >= maxUnchanged)) return;
+    const isEmpty = position === undefined;
     for (let more = true; more; ) {
-      const after = this.#position;
-      const query = { ...this.#filter, size: maxPageSize, ...(after !== undefined && { after }) };
-      const { data, pagination } = await this.#service.logs.list(query, options);
-      const added = data.filter(({ id }) => !this.#returned.has(id));
+      const after = position;
+      const query = { ...filter, size: maxPageSize, ...(after !== undefined && { after }) };
+      const { data, pagination } = await service.logs.list(query, options);
+      const added = data.filter(({ id }) => !returned.has(id));
       yield isEmpty ? added.reverse() : added;
-      if (isEmpty) this.skip(data);
+      if (isEmpty) skip(data);
       more = !isEmpty && pagination.next !== undefined;
-      this.#position = isEmpty ? newest : (pagination.next ?? data.at(-1)?.id ?? after);
+      position = isEmpty ? newest : (pagination.next ?? data.at(-1)?.id ?? after);
     }
-    this.#unchanged = newest === this.#newest ? this.#unchanged + 1 : 0;
-    this.#newest = newest;
+    unchanged = newest === last ? unchanged + 1 : 0;
+    last = newest;
   }
+
+  return { skip, poll };
 }
 
 /** Polls with the same newest entry after which it was certainly sealed. */

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'bun:test';
 import { Sallyport } from '../../../sdk/src/sallyport.ts';
 import { maxExamined } from '../../../src/audit/log/search.ts';
-import { NewEntries } from '../../../src/cli/commands/logs.ts';
+import { newEntries } from '../../../src/cli/commands/logs.ts';
 import { boundOf, type Statement } from '../../../src/db/statement.ts';
 import { then } from '../../../src/domain/awaitable.ts';
 import type { NewEntry } from '../../../src/store/store.ts';
@@ -43,10 +43,10 @@ describe('following a log of many entries', async () => {
   test.each([{ operation: 'wanted' }, {}])(
     'with the filter %j, a poll examines only new entries, and returns each once',
     async (filter) => {
-      const newEntries = await NewEntries.after(service, filter);
+      const added = await newEntries(service, filter);
       const poll = async () => {
         const before = rows;
-        const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+        const found = (await Array.fromAsync(added.poll())).flat().map(({ operation }) => operation);
         expect(rows - before).toBeLessThan(250);
         return found.filter((operation) => operation === 'wanted').length;
       };
@@ -64,21 +64,21 @@ describe('following a log of many entries', async () => {
   test('starts after a given entry, and does not return what the caller skips', async () => {
     const { data } = await service.logs.list({ size: 1 });
     await write('one', 'two', 'three');
-    const newEntries = await NewEntries.after(service, {}, data[0]?.id);
-    newEntries.skip((await service.logs.list({ size: 1 })).data);
-    const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+    const added = await newEntries(service, {}, data[0]?.id);
+    added.skip((await service.logs.list({ size: 1 })).data);
+    const found = (await Array.fromAsync(added.poll())).flat().map(({ operation }) => operation);
     expect(found).toEqual(['one', 'two']);
   });
 
   test('returns the first entries of a log that was empty', async () => {
     const { id, key } = await server.tenant();
     const empty = new Sallyport({ url: server.url, key });
-    const newEntries = await NewEntries.after(empty, {});
+    const added = await newEntries(empty, {});
     await server.app.store.audit.write(
       ['one', 'two'].map((operation) => ({ ...entry(operation), tenantId: id })),
     );
-    const found = (await Array.fromAsync(newEntries.poll())).flat().map(({ operation }) => operation);
+    const found = (await Array.fromAsync(added.poll())).flat().map(({ operation }) => operation);
     expect(found).toEqual(['one', 'two']);
-    expect((await Array.fromAsync(newEntries.poll())).flat()).toEqual([]);
+    expect((await Array.fromAsync(added.poll())).flat()).toEqual([]);
   });
 });
