@@ -14,11 +14,13 @@ import { publish } from './publish.ts';
 import { isReached, maxLoad, type NodePoint, printRows, type Row, system } from './report.ts';
 import { auditRows } from './rows/audit.ts';
 import { auditLogRows } from './rows/audit-log.ts';
+import { authzenRows } from './rows/authzen.ts';
 import { boundSessionRows } from './rows/bound-sessions.ts';
 import { citusRows } from './rows/citus.ts';
 import { decideRows } from './rows/decide.ts';
 import { decisionRows, introspectionRows } from './rows/decisions.ts';
 import { disturbedRows } from './rows/disturbed.ts';
+import { filledRows } from './rows/filled.ts';
 import { growthRows } from './rows/growth.ts';
 import { handmadeRows } from './rows/handmade.ts';
 import { latencyRows } from './rows/latency.ts';
@@ -37,6 +39,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   reads: readRows,
   mixed: mixedRows,
   decisions: decisionRows,
+  authzen: authzenRows,
   'bound-sessions': boundSessionRows,
   introspection: introspectionRows,
   sessions: sessionRows,
@@ -55,6 +58,7 @@ const measurements: Record<string, (environment: Environment, effort: Effort) =>
   citus: citusRows,
   revocation: revocationRows,
   start: startRows,
+  filled: filledRows,
   memory: memoryRows,
   'memory-long': longMemoryRows,
 };

@@ -17,13 +17,9 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-/** Rate limits and quotas are on, as by default, but reject nothing. Waits long for a database on a busy machine. */
+/** Limits per minute and quotas are on, but reject nothing. Those of requests have their defaults. Waits long for a database on a busy machine. */
 const settingsOfBench = {
   SALLYPORT_DATABASE_TIMEOUT: '60000',
-  SALLYPORT_RATE_PER_KEY: '1000000',
-  SALLYPORT_BURST_PER_KEY: '100000000',
-  SALLYPORT_RATE_PER_ADDRESS: '1000000',
-  SALLYPORT_BURST_PER_ADDRESS: '100000000',
   SALLYPORT_SESSIONS_PER_MINUTE: '1000000',
   SALLYPORT_SESSIONS_BURST: '100000000',
   SALLYPORT_PENDING_SESSIONS_PER_APPLICATION: '10000000',

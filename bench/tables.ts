@@ -61,7 +61,7 @@ export function resultTables({ machine, rows }: Results): string {
 /** The workloads in docs/performance.md, by group. */
 const mainRows: Readonly<Record<string, readonly string[]>> = {
   reads: ['GET /applications/key'],
-  decisions: ['POST /decisions', 'introspect a session'],
+  decisions: ['POST /decisions', 'POST /access/v1/evaluation', 'introspect a session'],
   handmade: ['read a masked token', 'create a token, with an audit entry'],
   uses: ['POST /proxy/NAME/… with one of 20 tokens'],
   growth: ['look up a session key, 1,000,000 of each'],
@@ -69,14 +69,17 @@ const mainRows: Readonly<Record<string, readonly string[]>> = {
   start: ['cold start to ready, one file', 'memory when idle, one file'],
 };
 
-/** A selection of rows: those by database, and those that apply to both. */
+/** One table of the most important rows, and where they were measured. A row for both databases is in the first column. */
 export function mainTables({ machine, rows }: Results): string {
   const isMain = ({ group, work }: Row) => mainRows[group]?.includes(withoutDatabase(work));
   const main = labelled({ machine, rows: rows.filter(isMain) });
-  const [both, one] = [false, true].map((isOne) =>
-    linesOf(main.filter(({ work }) => databasePattern.test(work) !== isOne)),
-  );
-  return [measuredOn({ machine, rows }), ...busyNote(main), table(both ?? []), table(one ?? [])].join('\n\n');
+  const head = ['instead of', 'request', 'target', 'SQLite', 'PostgreSQL'];
+  const cells = linesOf(main).map(({ work, baseline, rows }) => {
+    const targets = new Set([...rows.values()].map(formatBound));
+    const results = [rows.get('SQLite') ?? rows.get(''), rows.get('PostgreSQL')].map(resultCell);
+    return [baseline, work, [...targets].join(' / '), ...results];
+  });
+  return [markdown(head, cells), measuredOn({ machine, rows }), ...busyNote(main)].join('\n\n');
 }
 
 type Measured = Pick<Results, 'machine' | 'rows'>;
@@ -126,7 +129,11 @@ function table(lines: readonly Line[]): string {
     const results = databases.map((name) => resultCell(rows.get(name)));
     return [work, ...(common === undefined ? [baseline] : []), [...targets].join(' / '), ...results];
   });
-  return [head, head.map(() => '---'), ...cells].map((line) => `| ${line.join(' | ')} |`).join('\n');
+  return markdown(head, cells);
+}
+
+function markdown(head: readonly string[], lines: readonly (readonly string[])[]): string {
+  return [head, head.map(() => '---'), ...lines].map((line) => `| ${line.join(' | ')} |`).join('\n');
 }
 
 function resultCell(row: Row | undefined): string {

@@ -1,8 +1,9 @@
 /** Requests of bound sessions and of many sessions, compared with the same request of one session. */
+import { createPublicKey, verify } from 'node:crypto';
 import { Prover } from '../../test/support/dpop.ts';
-import { type Candidate, compare, type Effort, seriesOf, underLoad } from '../compare.ts';
+import { type Candidate, compare, type Effort, figure, seriesOf, underLoad } from '../compare.ts';
 import type { Environment, PreparedService } from '../environment.ts';
-import { type Row, rowOf } from '../report.ts';
+import { maxRow, type Row, rowOf } from '../report.ts';
 import { requestBytes } from '../servers.ts';
 
 const path = '/applications/key';
@@ -55,6 +56,24 @@ async function unboundCandidate(name: string, service: PreparedService, count: n
   return underLoad(name, service.pid, { port: service.port, requests, status: 200 }, service.database);
 }
 
+/** The CPU time of one verification by the runtime, without HTTP, which no request of a bound session can do without. */
+function floorRow(): Row {
+  const prover = new Prover();
+  const [signed, signature] = [
+    Buffer.from('x'.repeat(400)),
+    Buffer.from(prover.sign('x'.repeat(400)), 'base64url'),
+  ];
+  const key = { key: createPublicKey(prover.privateKey), dsaEncoding: 'ieee-p1363' } as const;
+  const times = Array.from({ length: 6 }, () => {
+    const before = process.cpuUsage();
+    for (let at = 0; at < 1000; at++) verify('sha256', signed, key, signature);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000;
+  });
+  const spec = { group: 'reads', work: 'verifying one ES256 signature', baseline: 'nothing' };
+  return maxRow({ ...spec, unit: 'µs of CPU time' }, figure(times.slice(1)), figure([1]));
+}
+
 export async function boundSessionRows(
   { onSqlite, onPostgres }: Environment,
   effort: Effort,
@@ -68,7 +87,7 @@ export async function boundSessionRows(
       await unboundCandidate(`many, ${database}`, service, manySessions),
     );
   const series = await compare(candidates, effort);
-  return Object.keys(services).flatMap((database) => {
+  const rows = Object.keys(services).flatMap((database) => {
     const spec = { group: 'reads', baseline: 'the same with one session that is not bound', unit: '/s' };
     const one = seriesOf(series, `one, ${database}`);
     return [
@@ -88,4 +107,5 @@ export async function boundSessionRows(
       ),
     ];
   });
+  return [...rows, floorRow()];
 }

@@ -28,6 +28,11 @@ export async function useRows(environment: Environment, effort: Effort): Promise
   const destination = await start({ role: 'destination' });
   const origin = `https://127.0.0.1:${destination.port}`;
   const proxy = await start({ role: 'proxy', origin });
+  const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-proxy-'));
+  const recording = {
+    SQLite: await start({ role: 'proxy', origin, database: `sqlite:${folder}/uses.db` }),
+    PostgreSQL: await start({ role: 'proxy', origin, database: await environment.database() }),
+  };
   const env = { SALLYPORT_DESTINATION_NETWORKS: '127.0.0.1', SALLYPORT_USES_PER_TOKEN: '100000000' };
   const services = {
     SQLite: await startService(env),
@@ -37,12 +42,16 @@ export async function useRows(environment: Environment, effort: Effort): Promise
   const candidates: Candidate[] = [
     underLoad('bare', proxy.pid, { port: proxy.port, requests: plain, status: 200 }),
   ];
+  for (const [database, { pid, port }] of Object.entries(recording))
+    candidates.push(underLoad(`recording, ${database}`, pid, { port, requests: plain, status: 200 }));
   for (const [database, service] of Object.entries(services))
     candidates.push(await candidate(database, service, origin, certificates.ca));
   // The first thousands of requests also compile the code.
   const warmUp = effort.warmUp * (effort.quick ? 1 : 4);
   const series = await compare(candidates, { ...effort, warmUp });
-  for (const server of [...Object.values(services), proxy, destination]) await server.stop();
+  for (const server of [...Object.values(services), ...Object.values(recording), proxy, destination])
+    await server.stop();
+  rmSync(folder, { recursive: true });
   const bare = seriesOf(series, 'bare');
   return Object.keys(services).flatMap((database) => {
     const ours = seriesOf(series, database);
@@ -51,6 +60,18 @@ export async function useRows(environment: Environment, effort: Effort): Promise
     const time = ({ processor = 0 }) => processor;
     const cost = (of: typeof ours) => figure(of.samples.map(time));
     return [
+      costRow(
+        {
+          ...spec,
+          baseline: 'a proxy that writes one durable row per request to the same database',
+          work: `${work}, ${database}`,
+          unit: 'µs of CPU time',
+          maxRatio: 1.5,
+        },
+        ours,
+        seriesOf(series, `recording, ${database}`),
+        time,
+      ),
       costRow(
         { ...spec, work: `${work}, ${database}`, unit: 'µs of CPU time', maxRatio: 1.5 },
         ours,
