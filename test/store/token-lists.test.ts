@@ -154,6 +154,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
     return shown.map(({ id }) => id);
   }
 
+  const rarely = <T>(...values: T[]) => fc.constantFrom(...Array<undefined>(8).fill(undefined), ...values);
   const cases = fc
     .record({
       seed: fc.nat(),
@@ -167,10 +168,10 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       type: fc.option(fc.constantFrom('card', 'token'), { nil: undefined }),
       region: fc.option(fc.constantFrom('eu', 'us'), { nil: undefined }),
       shop: fc.option(fc.constantFrom('a', 'eu'), { nil: undefined }),
-      expiresBefore: fc.option(fc.constantFrom(later + 1, later + 2), { nil: undefined, freq: 2 }),
-      createdBy: fc.option(fc.constantFrom(someone, another), { nil: undefined, freq: 2 }),
-      createdAfter: fc.option(fc.constantFrom(created, created + 40), { nil: undefined, freq: 2 }),
-      createdBefore: fc.option(fc.constantFrom(created + 39, created + 120), { nil: undefined, freq: 2 }),
+      expiresBefore: rarely(later + 1, later + 2),
+      createdBy: rarely(someone, another),
+      createdAfter: rarely(created, created + 40),
+      createdBefore: rarely(created + 39, created + 120),
       ids: fc.boolean(),
     })
     .map(({ seed, size, budget, type, region, shop, ids, ...times }): Case => {
@@ -211,7 +212,7 @@ describe.each(databases)('lists of tokens on %s', (name, database) => {
       }),
       { numRuns: 40 },
     );
-    expect(partly).toBeGreaterThan(0);
+    expect(partly).toBeGreaterThan(3);
   });
 
   test.each<[string, Grants, Grants | undefined]>([
