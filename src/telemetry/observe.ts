@@ -228,7 +228,7 @@ function declare(registry: Registry, sinkNames: readonly string[]) {
     // Always there: an alert does not see the first request of a new series.
     echoes: registry.counter(
       'sallyport_destination_echoes_total',
-      'Replies of destinations that had data of tokens or a secret. They stop the use of the tokens.',
+      'Replies of destinations that repeated data of tokens, whose use then stops, or their own credential.',
       [{}],
     ),
     brokenGlass: registry.counter(
