@@ -4,7 +4,7 @@
  */
 
 import { type DbTime, type Executor, type Queries, rowLock } from '../db/db.ts';
-import { type Clause, clause, list, raw, sql } from '../db/statement.ts';
+import { type Clause, clause, list, none, raw, sql } from '../db/statement.ts';
 import { fail } from '../domain/error.ts';
 import { pauses } from '../domain/steps.ts';
 import type { Token } from '../domain/token.ts';
@@ -173,17 +173,22 @@ export async function deleteAllowed(
 ): ReturnType<Tokens['deleteAll']> {
   const { deleted, next } = await db.transaction(async (tx) => {
     const end = performance.now() + maxDeletionTime;
-    const locked = await lockAll(tx, tenant, seqs);
     const pause = pauses();
     const deleted: (Deleted & DecidedBy)[] = [];
-    // On SQLite, statements block the process.
-    const atOnce = tx.isEmbedded ? 8 : 64;
-    for (let from = 0; from < locked.length; from += atOnce) {
-      if (from > 0 && performance.now() >= end) return { deleted, next: locked[from - 1]?.seq };
-      const some = locked.slice(from, from + atOnce).filter(mayDelete);
-      if (some.length > 0) await deleteLocked(tx, tenant, some);
-      deleted.push(...some);
-      await pause();
+    // On SQLite, statements block the process, and rows need no locks.
+    const [lockedAtOnce, atOnce] = tx.isEmbedded ? [64, 8] : [seqs.length, 64];
+    let last: string | undefined;
+    for (let start = 0; start < seqs.length; start += lockedAtOnce) {
+      const locked = await lockAll(tx, tenant, seqs.slice(start, start + lockedAtOnce));
+      for (let from = 0; from < locked.length; from += atOnce) {
+        if (last !== undefined && performance.now() >= end) return { deleted, next: last };
+        const some = locked.slice(from, from + atOnce);
+        const allowed = some.filter(mayDelete);
+        if (allowed.length > 0) await deleteLocked(tx, tenant, allowed);
+        deleted.push(...allowed);
+        last = some.at(-1)?.seq;
+        await pause();
+      }
     }
     return { deleted, next: undefined };
   });
@@ -197,7 +202,10 @@ async function deleteLocked(tx: Queries, tenant: string, tokens: readonly Delete
   await deleteTokenRows(tx, tokens);
 }
 
-/** Newest first. Locked in the order of their ids, so that transactions cannot deadlock. */
+/**
+ * Newest first. Locked in the order of their ids, so that transactions cannot deadlock. SQLite has no such locks, and would
+ * read all tokens to have this order.
+ */
 async function lockAll(
   tx: Queries,
   tenant: string,
@@ -207,7 +215,7 @@ async function lockAll(
   const locked = await tx.all<Deleted & DecidedBy>(sql`
     select t.tenant_id, t.seq, t.id, t.container, t.max_uses, t.created_by, t.bytes from tokens t
       where t.tenant_id = ${tenant} and t.seq in ${list(seqs)} and ${notExpired('t')}
-      order by t.id ${rowLock(tx, 'for update')}`);
+      ${tx.isEmbedded ? none : clause`order by t.id ${rowLock(tx, 'for update')}`}`);
   return locked.sort((a, b) => (a.seq < b.seq ? 1 : -1));
 }
 
