@@ -14,6 +14,8 @@ import { afterSending, destinationHeader, finish, type Sending } from './proxy-u
 const maxBody = 1_048_576;
 /** Bytes of memory per byte of a reply: what arrived, its text, its value, and the response. */
 const replyCost = 4;
+/** Bytes of memory that are reserved before a request is sent. Larger replies reserve more when they arrive. */
+const usualReply = 131_072;
 /** Bytes that a stream holds at a time: what arrived together, its copy for the client, and what is held back. */
 const streamBytes = 262_144;
 
@@ -22,7 +24,7 @@ const wantsBody = (reply: readonly string[]) => reply.some((part) => !part.start
 /** Bytes of memory for the reply, as long as it is not larger than usual. */
 export function replyBytes({ reply }: DestinationRequest): number {
   if (reply === streamed) return streamBytes;
-  return wantsBody(reply) ? maxBody : 0;
+  return wantsBody(reply) ? usualReply : 0;
 }
 
 export async function sendUse(sending: Sending): Promise<Reply> {
